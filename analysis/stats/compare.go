@@ -1,0 +1,196 @@
+package stats
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"golang.org/x/perf/benchmath"
+)
+
+// MinCompare is the least number of values a side from which ranks can tell
+// anything at the 0.05 level: with 4 against 4 the smallest p is 0.029.
+const MinCompare = 4
+
+// Test is the Mann-Whitney U test (two-sided): the probability of samples at
+// least this far apart when both come from the same source. Nil when either
+// side is too small for any answer to be below 0.05. Samples that are all one
+// value give 1.
+func Test(a, b []float64) *float64 {
+	a, b = sorted(a), sorted(b)
+	if len(a) < MinCompare || len(b) < MinCompare {
+		return nil
+	}
+	th := &benchmath.Thresholds{CompareAlpha: 1 - Confidence}
+	c := benchmath.AssumeNothing.Compare(benchmath.NewSample(a, th), benchmath.NewSample(b, th))
+	p := c.P
+	if !finite(p) {
+		p = 1
+	}
+	p = min(max(p, 0), 1)
+	return &p
+}
+
+// RatioResult is a ratio of two medians with its interval at Confidence.
+type RatioResult struct {
+	Ratio  float64
+	Lo, Hi *float64 // nil when a side has fewer than 6 values
+}
+
+const (
+	ratioRounds = 2000
+	ratioMin    = 6
+)
+
+// Ratio is median(a)/median(b). The interval is a percentile bootstrap that
+// draws from both sides; its generator is seeded with a constant, so the same
+// samples always give the same interval. Reports false when there is no ratio:
+// a side is empty or b's median is not above 0.
+func Ratio(a, b []float64) (RatioResult, bool) {
+	a, b = sorted(a), sorted(b)
+	if len(a) == 0 || len(b) == 0 || middle(b) <= 0 {
+		return RatioResult{}, false
+	}
+	r := RatioResult{Ratio: middle(a) / middle(b)}
+	if len(a) < ratioMin || len(b) < ratioMin {
+		return r, true
+	}
+	rng := rand.New(rand.NewPCG(0x5eed, uint64(len(a))<<32|uint64(len(b))))
+	bufA, bufB := make([]float64, len(a)), make([]float64, len(b))
+	ratios := make([]float64, 0, ratioRounds)
+	for range ratioRounds {
+		den := resampledMedian(rng, b, bufB)
+		if den > 0 {
+			ratios = append(ratios, resampledMedian(rng, a, bufA)/den)
+		}
+	}
+	slices.Sort(ratios)
+	tail := (1 - Confidence) / 2
+	lo, hi := NearestRank(ratios, tail), NearestRank(ratios, 1-tail)
+	// Medians of few values take few values: the estimate itself belongs inside.
+	lo, hi = min(lo, r.Ratio), max(hi, r.Ratio)
+	r.Lo, r.Hi = &lo, &hi
+	return r, true
+}
+
+func resampledMedian(rng *rand.Rand, ascending, buf []float64) float64 {
+	for i := range buf {
+		buf[i] = ascending[rng.IntN(len(ascending))]
+	}
+	slices.Sort(buf)
+	return middle(buf)
+}
+
+// Holm adjusts p-values for being looked at together (Holm 1979): an adjusted
+// value below 0.05 holds for the family. Nil entries stay nil and do not count.
+func Holm(ps []*float64) []*float64 {
+	idx := make([]int, 0, len(ps))
+	for i, p := range ps {
+		if p != nil {
+			idx = append(idx, i)
+		}
+	}
+	slices.SortStableFunc(idx, func(a, b int) int {
+		switch {
+		case *ps[a] < *ps[b]:
+			return -1
+		case *ps[a] > *ps[b]:
+			return 1
+		}
+		return 0
+	})
+	out := make([]*float64, len(ps))
+	var running float64
+	for rank, i := range idx {
+		running = max(running, min(1, *ps[i]*float64(len(idx)-rank)))
+		adj := running
+		out[i] = &adj
+	}
+	return out
+}
+
+// FirstDiffers reports whether a first value stands clearly above the rest: a
+// cold cache, a program loaded for the first time. It must exceed the rest's
+// median by five deviations (MAD) and by a quarter, so that neither a noisy
+// nor a very quiet machine cries wolf. With fewer than three others there is
+// no deviation: it must exceed their largest by a quarter.
+func FirstDiffers(first float64, rest []float64) bool {
+	s := sorted(rest)
+	if len(s) == 0 || !finite(first) {
+		return false
+	}
+	m := middle(s)
+	if len(s) < 3 {
+		return first > 1.25*s[len(s)-1] && m > 0
+	}
+	return first > m+5*MAD(s) && first > 1.25*m
+}
+
+// Outliers are the indexes, in the order given, of values further from the
+// median than 10 deviations (MAD, with at least 5 % of the median as a
+// deviation so that near-constant samples have none). Needs 6 values.
+func Outliers(values []float64) []int {
+	s := sorted(values)
+	if len(s) < 6 {
+		return nil
+	}
+	m := middle(s)
+	limit := 10 * max(MAD(s), 0.05*math.Abs(m))
+	if limit == 0 {
+		return nil
+	}
+	var out []int
+	for i, v := range values {
+		if finite(v) && math.Abs(v-m) > limit {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// Trend is the Mann-Kendall test over values in run order: p of seeing this
+// much rise or fall in a series without one (normal approximation with ties),
+// and tau in [-1, 1], the direction. ok is false for n < 8, where the
+// approximation does not hold, and for a constant series.
+func Trend(values []float64) (p, tau float64, ok bool) {
+	n := len(values)
+	if n < 8 {
+		return 1, 0, false
+	}
+	var s int
+	for i := range values {
+		for j := i + 1; j < n; j++ {
+			if values[j] > values[i] {
+				s++
+			} else if values[j] < values[i] {
+				s--
+			}
+		}
+	}
+	nf := float64(n)
+	variance := nf * (nf - 1) * (2*nf + 5)
+	for _, t := range ties(values) {
+		variance -= t * (t - 1) * (2*t + 5)
+	}
+	variance /= 18
+	if variance <= 0 {
+		return 1, 0, false
+	}
+	// Continuity correction.
+	z := max(math.Abs(float64(s))-1, 0) / math.Sqrt(variance)
+	return math.Erfc(z / math.Sqrt2), float64(s) / (nf * (nf - 1) / 2), true
+}
+
+func ties(values []float64) []float64 {
+	count := map[float64]int{}
+	for _, v := range values {
+		count[v]++
+	}
+	var out []float64
+	for _, c := range count {
+		if c > 1 {
+			out = append(out, float64(c))
+		}
+	}
+	return out
+}
