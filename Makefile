@@ -1,0 +1,48 @@
+# The default goal needs Go alone: the BPF object and its bindings are committed.
+
+GO          ?= go
+STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME    ?= 5s
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS     := -s -w -X main.version=$(VERSION)
+PLATFORMS   := windows/amd64 darwin/amd64 darwin/arm64 freebsd/amd64 linux/arm64
+
+.DEFAULT_GOAL := build
+.PHONY: build help test generate check-generate bench lint cross fuzz clean
+
+build: ## build ./trace, one static binary (needs Go alone)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o trace ./cmd/trace
+
+help: ## list the goals
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
+
+test: ## run all tests; what this system cannot run is skipped with its reason
+	$(GO) test ./...
+
+generate: ## make the BPF object and its bindings again (needs clang-19 and llvm-strip-19)
+	$(GO) generate ./...
+
+check-generate: generate ## fail if the committed generated files are not what the sources give
+	git diff --exit-code -- bpf
+	@test -z "$$(git ls-files --others --exclude-standard -- bpf)" || { git status --short -- bpf; exit 1; }
+
+bench: ## measure the slowdown of trace and of other tools, interleaved in one run (root)
+	$(GO) run ./cmd/bench $(BENCHFLAGS)
+
+lint: ## gofmt, go vet, staticcheck
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+cross: ## build for every platform that reads, reports and compares
+	@for p in $(PLATFORMS); do echo "$$p"; \
+	  CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -o /dev/null ./cmd/trace || exit 1; done
+	@for p in $(PLATFORMS); do GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet ./... || exit 1; done
+
+fuzz: ## run every fuzz test for FUZZTIME each (5s)
+	@$(GO) list ./... | while read -r pkg; do \
+	  $(GO) test -list '^Fuzz' "$$pkg" | grep '^Fuzz' | while read -r f; do \
+	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) "$$pkg" || exit 1; done || exit 1; done
+
+clean: ## remove what build makes
+	rm -f trace
