@@ -388,3 +388,20 @@ func Demangle(name string) string {
 	}
 	return demangle.Filter(name, demangle.NoParams, demangle.MaxLength(demangleMax))
 }
+
+// Offset is where in the file the function of a name (as the file spells it)
+// begins; where a probe on it goes.
+func (f *File) Offset(name string) (uint64, bool) {
+	for i := range f.funcs {
+		if f.nameOf(i) != name {
+			continue
+		}
+		addr := f.funcs[i].addr
+		for _, l := range f.loads {
+			if addr >= l.addr && addr-l.addr < l.size {
+				return addr - l.addr + l.off, true
+			}
+		}
+	}
+	return 0, false
+}
