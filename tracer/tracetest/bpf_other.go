@@ -1,0 +1,10 @@
+//go:build !linux
+
+package tracetest
+
+import (
+	"errors"
+	"runtime"
+)
+
+func checkBPF() error { return errors.New("no BPF on " + runtime.GOOS) }
