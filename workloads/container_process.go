@@ -16,7 +16,7 @@ import (
 // under way may finish; it normally takes a fraction of this.
 const (
 	cancelGrace = 2 * time.Second // until the operation is given up
-	killGrace   = 1 * time.Second // from SIGTERM to SIGKILL
+	termGrace   = 1 * time.Second // from SIGTERM to SIGKILL
 	// cleanupTime bounds everything a Cleanup asks of a daemon or a runtime.
 	cleanupTime = 30 * time.Second
 )
@@ -129,7 +129,7 @@ func endProcess(p *os.Process, done <-chan struct{}) {
 		end   func() error
 	}{
 		{cancelGrace, func() error { return p.Signal(syscall.SIGTERM) }},
-		{killGrace, p.Kill},
+		{termGrace, p.Kill},
 	}
 	for _, s := range steps {
 		t := time.NewTimer(s.after)

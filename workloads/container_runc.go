@@ -1,0 +1,316 @@
+//go:build linux
+
+package workloads
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// runcStateDir holds one folder per instance, named <owner key>-<n>, with
+// runc's state root and a link to the bundle. It is on a tmpfs, where runc
+// wants its state.
+const runcStateDir = "/run/stagetrace/runc"
+
+// runcTarget is runc without an engine around it.
+func runcTarget() Target {
+	return Target{
+		Name:    "runc",
+		Summary: "runc on a generated OCI bundle (network none or host)",
+		Find:    findRunc,
+		New:     newRunc,
+	}
+}
+
+func findRunc(ctx context.Context) Found {
+	path, err := exec.LookPath("runc")
+	if err != nil {
+		return Found{Why: "no runc on PATH (" + os.Getenv("PATH") + ")", Hint: "apt-get install runc"}
+	}
+	v, err := askRunc(ctx, path)
+	if err != nil {
+		return Found{Where: path, Why: err.Error(), Hint: path + " --version"}
+	}
+	if uid := os.Geteuid(); uid != 0 {
+		return Found{Where: path, Version: v.String(), Hint: "sudo -E trace run --target runc",
+			Why: fmt.Sprintf("starting containers with runc needs root, this is uid %d", uid)}
+	}
+	return Found{OK: true, Where: path, Version: v.String()}
+}
+
+// runcVersion is what `runc --version` says.
+type runcVersion struct {
+	name    string // the release
+	seccomp string // libseccomp's version; "" when built without
+}
+
+func (v runcVersion) String() string {
+	if v.seccomp == "" {
+		return "runc " + v.name + ", no seccomp"
+	}
+	return "runc " + v.name + ", libseccomp " + v.seccomp
+}
+
+func askRunc(ctx context.Context, path string) (runcVersion, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return runcVersion{}, fmt.Errorf("%s --version: %w", path, err)
+	}
+	return parseRuncVersion(string(out))
+}
+
+// parseRuncVersion reads lines such as "runc version 1.1.5" and "libseccomp: 2.5.4".
+func parseRuncVersion(text string) (runcVersion, error) {
+	var v runcVersion
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if s, ok := strings.CutPrefix(line, "runc version "); ok {
+			v.name = s
+		}
+		if s, ok := strings.CutPrefix(line, "libseccomp: "); ok {
+			v.seccomp = s
+		}
+	}
+	if v.name == "" {
+		return v, fmt.Errorf("not the version of runc: %q", text)
+	}
+	return v, nil
+}
+
+// runcInstance starts containers with `runc run` on one bundle.
+type runcInstance struct {
+	network  string
+	exitCode byte
+	process  quietProcess
+	owner    runOwner
+
+	dir     string // below runcStateDir; "" before Setup
+	bundle  string
+	id      string // of the container of the operation under way, and its cgroup's name
+	options runcOptions
+}
+
+func newRunc(p Params) (Instance, error) { return newRuncInstance(p) }
+
+func newRuncInstance(p Params) (*runcInstance, error) {
+	r := &runcInstance{network: orDefault(p["network"], "none")}
+	if r.network != "none" && r.network != "host" {
+		return nil, fmt.Errorf("runc: network %s: runc makes no networks itself, use none or host: %w", r.network, errors.ErrUnsupported)
+	}
+	path, err := exec.LookPath("runc")
+	if err != nil {
+		return nil, fmt.Errorf("runc: %w", err)
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, fmt.Errorf("runc: %w", err)
+	}
+	r.process = quietProcess{path: path, env: os.Environ()}
+	if r.owner, err = currentOwner(); err != nil {
+		return nil, fmt.Errorf("runc: %w", err)
+	}
+	return r, nil
+}
+
+// Setup removes what dead runs left and writes the bundle.
+func (r *runcInstance) Setup(ctx context.Context) error {
+	if err := r.removeLeftovers(ctx); err != nil {
+		return err
+	}
+	v, err := askRunc(ctx, r.process.path)
+	if err != nil {
+		return err
+	}
+	if err := r.makeDirs(); err != nil {
+		return fmt.Errorf("runc: %w", err)
+	}
+	r.options = runcOptions{network: r.network, seccomp: v.seccomp != "", unifiedCgr: unifiedCgroups()}
+	program := exitELF(runtime.GOARCH, r.exitCode)
+	if program == nil {
+		return fmt.Errorf("runc: probe program for %s: %w", runtime.GOARCH, errors.ErrUnsupported)
+	}
+	if err := writeBundle(r.bundle, runcSpec(r.options), program); err != nil {
+		return err
+	}
+	if err := r.process.open(); err != nil {
+		return fmt.Errorf("runc: %w", err)
+	}
+	return nil
+}
+
+// makeDirs makes the instance's state folder and its bundle's. The bundle is
+// not below /run, which may be mounted noexec; the link says where it is
+// before it is there, so that nothing can be lost.
+func (r *runcInstance) makeDirs() error {
+	if r.dir != "" {
+		return nil
+	}
+	dir, err := makeRuncDir(r.owner.Key())
+	if err != nil {
+		return err
+	}
+	r.dir = dir
+	bundle := filepath.Join(os.TempDir(), bundlePrefix+filepath.Base(r.dir))
+	if err := os.Symlink(bundle, filepath.Join(r.dir, "bundle")); err != nil {
+		return err
+	}
+	if err := os.Mkdir(bundle, 0o700); err != nil {
+		return err
+	}
+	r.bundle = bundle
+	var st unix.Statfs_t
+	if err := unix.Statfs(bundle, &st); err != nil {
+		return fmt.Errorf("statfs %s: %w", bundle, err)
+	}
+	if st.Flags&unix.ST_NOEXEC != 0 {
+		return fmt.Errorf("%s is on a file system mounted noexec: set TMPDIR to one that is not", bundle)
+	}
+	return nil
+}
+
+// makeRuncDir makes a folder <key>-<n> below runcStateDir. Another run that
+// ends meanwhile may take the parent away, or another instance the name.
+func makeRuncDir(key string) (string, error) {
+	const tries = 1000
+	for n := 1; n <= tries; n++ {
+		if err := os.MkdirAll(runcStateDir, 0o711); err != nil {
+			return "", err
+		}
+		dir := filepath.Join(runcStateDir, fmt.Sprintf("%s-%d", key, n))
+		err := os.Mkdir(dir, 0o700)
+		if err == nil || !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
+			return dir, err
+		}
+	}
+	return "", fmt.Errorf("no free name for %s below %s", key, runcStateDir)
+}
+
+// Prepare names the container and its cgroup.
+func (r *runcInstance) Prepare(ctx context.Context, op int) error {
+	if r.bundle == "" || r.process.null == nil {
+		return errors.New("runc: not set up")
+	}
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
+	r.id = fmt.Sprintf("%s-%d", r.prefix(), op)
+	// Absolute: a relative one would be put below runc's own cgroup.
+	r.options.cgroup = "/" + r.id
+	if err := writeBundleConfig(r.bundle, runcSpec(r.options)); err != nil {
+		return err
+	}
+	return r.process.reset()
+}
+
+// prefix begins the names of this instance's containers and cgroups.
+func (r *runcInstance) prefix() string { return runcPrefix(filepath.Base(r.dir)) }
+
+// runcPrefix makes stagetrace-<pid>-<starttime>-<n> of <pid>-<starttime>-<host>-<boot>-<n>.
+func runcPrefix(instance string) string {
+	o, err := parseOwner(instance)
+	if err != nil {
+		return cgroupPrefix + instance
+	}
+	return cgroupPrefix + o.Run() + strings.TrimPrefix(instance, o.Key())
+}
+
+// Do is one `runc run`: it returns when the container is deleted. The exit
+// code is the container's, or 1 when runc itself failed, which it then logs.
+func (r *runcInstance) Do(ctx context.Context, op int) (Outcome, error) {
+	code, err := r.process.run(ctx, "--root", r.stateRoot(), "run", "--bundle", r.bundle, r.id)
+	if err != nil {
+		return Outcome{ExitCode: code}, err
+	}
+	if code != 0 {
+		if msg := runcError(r.process.message()); msg != "" {
+			return Outcome{ExitCode: code}, fmt.Errorf("runc run: %s", msg)
+		}
+	}
+	return Outcome{Units: 1, ExitCode: code}, nil
+}
+
+func (r *runcInstance) stateRoot() string { return filepath.Join(r.dir, "state") }
+
+// runcError takes the message of an error out of runc's log; "" when there is
+// no error in it.
+func runcError(log string) string {
+	m := regexp.MustCompile(`level=(?:error|fatal) msg=("(?:[^"\\]|\\.)*"|\S+)`).FindStringSubmatch(log)
+	if m == nil {
+		return ""
+	}
+	return strings.ReplaceAll(strings.Trim(m[1], `"`), `\"`, `"`)
+}
+
+// Conclude checks that state and cgroups are gone, and removes them when they
+// are not.
+func (r *runcInstance) Conclude(ctx context.Context, op int, out Outcome) error {
+	if r.id == "" {
+		return nil
+	}
+	id, left := r.id, leftOf(r.stateRoot(), r.id)
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
+	if len(left) > 0 && out.Units > 0 {
+		return fmt.Errorf("container %s: runc left %s", id, strings.Join(left, ", "))
+	}
+	return nil
+}
+
+// settle removes what the last operation may have left.
+func (r *runcInstance) settle(ctx context.Context) error {
+	if r.id == "" {
+		return nil
+	}
+	ctx, cancel := cleanupContext(ctx)
+	defer cancel()
+	if len(leftOf(r.stateRoot(), r.id)) > 0 {
+		if err := removeRuncContainer(ctx, r.process.path, r.stateRoot(), r.id); err != nil {
+			return err
+		}
+	}
+	r.id = ""
+	return nil
+}
+
+// Cleanup removes everything of this instance and of dead runs.
+func (r *runcInstance) Cleanup(ctx context.Context) error {
+	ctx, cancel := cleanupContext(ctx)
+	defer cancel()
+	errs := []error{r.settle(ctx)}
+	if r.dir != "" {
+		errs = append(errs, removeRuncDir(ctx, r.process.path, r.dir))
+		r.dir, r.bundle = "", ""
+	}
+	err := errors.Join(append(errs, r.removeLeftovers(ctx), r.process.close())...)
+	for _, dir := range []string{runcStateDir, filepath.Dir(runcStateDir)} {
+		_ = os.Remove(dir) // unless others use it: then it is not empty
+	}
+	return err
+}
+
+// removeLeftovers removes everything of dead runs.
+func (r *runcInstance) removeLeftovers(ctx context.Context) error {
+	dirs, err := os.ReadDir(runcStateDir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("runc: %w", err)
+	}
+	var errs []error
+	for _, d := range dirs {
+		if o, err := parseOwner(d.Name()); err == nil && o.DeadTo(r.owner) {
+			errs = append(errs, removeRuncDir(ctx, r.process.path, filepath.Join(runcStateDir, d.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
