@@ -113,14 +113,16 @@ type Distribution struct {
 
 // Summary is the statistics of one target.
 type Summary struct {
-	Target   string         `json:"target"`
-	N        int            `json:"n"`        // traced operations that count
-	Wall     Distribution   `json:"wall"`     // end to end: untraced operations, or the traced ones when there are none
-	Untraced bool           `json:"untraced"` // Wall comes from untraced operations
-	Traced   Distribution   `json:"traced"`   // wall of the traced operations, which the stages add up to
-	Stages   []StageSummary `json:"stages"`   // by falling median; the ones of the path
-	OffPath  []StageSummary `json:"off_path"`
-	Overhead *Overhead      `json:"overhead"` // null when there is nothing to compare with
+	Target    string         `json:"target"`
+	N         int            `json:"n"`          // traced operations that count
+	Wall      Distribution   `json:"wall"`       // end to end: untraced operations, or the traced ones when there are none
+	FirstNs   int64          `json:"first_ns"`   // wall of the target's very first operation, warm-ups included
+	ColdFirst bool           `json:"cold_first"` // the first one is a cold start and not in the statistics
+	Untraced  bool           `json:"untraced"`   // Wall comes from untraced operations
+	Traced    Distribution   `json:"traced"`     // wall of the traced operations, which the stages add up to
+	Stages    []StageSummary `json:"stages"`     // by falling median; the ones of the path
+	OffPath   []StageSummary `json:"off_path"`
+	Overhead  *Overhead      `json:"overhead"` // null when there is nothing to compare with
 }
 
 // StageSummary is one row of the table. Times are medians over operations

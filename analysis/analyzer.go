@@ -1,0 +1,252 @@
+package analysis
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+
+	"stagetrace/analysis/stage"
+	"stagetrace/tracer"
+)
+
+// Options of an analysis.
+type Options struct {
+	// Settle is how long after its end work that an operation caused is still
+	// counted as its own (off the path). 0: to the end of the trace.
+	Settle tracer.Time
+}
+
+// Analyzer analyses the traces of one run, one after the other, and keeps
+// only what the result needs.
+type Analyzer struct {
+	set *stage.Set
+	opt Options
+
+	ops       []OperationResult // those that count, and failed ones; no warm-ups
+	first     map[string]firstOp
+	procs     map[processKey]int // index in processes
+	processes []Process
+	facts     RecordingFacts
+	totals    Totals
+	frames    struct{ all, unknown int64 }
+	dropped   int // processes beyond maxProcesses
+	titles    map[string]string
+}
+
+type firstOp struct {
+	index int
+	wall  int64
+}
+
+type processKey struct {
+	pid   int32
+	start tracer.Time
+	image int
+}
+
+// maxProcesses bounds the list of processes in a result.
+const maxProcesses = 20_000
+
+// New makes an Analyzer for a stage set.
+func New(set *stage.Set, opt Options) *Analyzer {
+	a := &Analyzer{set: set, opt: opt, first: map[string]firstOp{}, procs: map[processKey]int{}, titles: map[string]string{
+		StageOther: "What no stage claims", StageUnknown: "Waits whose end was not seen"}}
+	for i := range set.Stages {
+		a.titles[set.Stages[i].Name] = set.Stages[i].Title
+	}
+	return a
+}
+
+// traceAnalysis is what is known of one trace, shared by its operations.
+type traceAnalysis struct {
+	tr        *tracer.Trace
+	set       *stage.Set
+	match     *stage.Matcher
+	tl        *timeline
+	ix        *index
+	threads   map[tracer.TaskID][]tracer.TaskID
+	exits     []tracer.Time // when a task began to exit; 0 never
+	gone      []tracer.Time // when it was last seen dying; 0 never
+	winCache  map[procKey][]stage.Window
+	continues []bool
+	waits     waitSet
+	cutBuf    []tracer.Time
+}
+
+// waitSet is the ids of the wait reasons that the walk itself gives.
+type waitSet struct {
+	unknown, lost, work, runqueue, tracer, infrastructure stage.WaitID
+	held                                                  map[tracer.Flags]stage.WaitID
+	leaf                                                  map[Leaf]stage.WaitID
+}
+
+func newWaitSet(set *stage.Set) waitSet {
+	n := set.WaitNamed
+	const st, tr, fr = tracer.FlagStopped, tracer.FlagTraced, tracer.FlagFrozen
+	return waitSet{unknown: n("unknown"), lost: n("lost"), work: n("work"), runqueue: n("runqueue"), tracer: n("tracer"), infrastructure: n("infrastructure"),
+		held: map[tracer.Flags]stage.WaitID{st: n("stopped"), tr: n("traced"), fr: n("frozen"), st | tr: n("traced"), st | fr: n("frozen"), tr | fr: n("traced"), st | tr | fr: n("traced")},
+		leaf: map[Leaf]stage.WaitID{LeafTimer: n("timer"), LeafNetwork: n("network"), LeafDevice: n("device"), LeafInterrupt: n("irq")}}
+}
+
+func newTraceAnalysis(tr *tracer.Trace, set *stage.Set) *traceAnalysis {
+	a := &traceAnalysis{tr: tr, set: set, match: set.Bind(tr), winCache: map[procKey][]stage.Window{},
+		threads: map[tracer.TaskID][]tracer.TaskID{}, exits: make([]tracer.Time, len(tr.Tasks)), gone: make([]tracer.Time, len(tr.Tasks)),
+		waits: newWaitSet(set), continues: waitIDs(set, continuing)}
+	for i := 1; i < len(tr.Tasks); i++ {
+		l := tr.Leader(tracer.TaskID(i))
+		a.threads[l] = append(a.threads[l], tracer.TaskID(i))
+	}
+	for i := range tr.Events {
+		switch e := &tr.Events[i]; {
+		case e.Kind == tracer.KindExit && e.Task > 0:
+			if a.exits[e.Task] == 0 {
+				a.exits[e.Task] = e.Time
+			}
+			a.gone[e.Task] = e.Time
+		case e.Kind == tracer.KindSwitch && e.State == tracer.StateDead && e.Task > 0:
+			a.gone[e.Task] = e.Time
+		case e.Kind == tracer.KindFork && e.Peer > 0:
+			if t := &tr.Tasks[e.Peer]; t.Born == 0 || t.Parent <= 0 {
+				t.Born, t.Parent = e.Time, e.Task
+			}
+		}
+	}
+	a.tl = newTimeline(tr)
+	a.ix = newIndex(tr, a.match)
+	return a
+}
+
+func (a *traceAnalysis) stringID(s string) tracer.StringID {
+	for i, t := range a.tr.Strings {
+		if t == s && i > 0 {
+			return tracer.StringID(i)
+		}
+	}
+	return ^tracer.StringID(0)
+}
+
+// pair is the marks of one operation.
+type pair struct{ begin, end int }
+
+// operationsOf pairs the marks. An operation that has no end (the run was cut)
+// is not one.
+func operationsOf(tr *tracer.Trace) []pair {
+	began := map[uint64]int{}
+	var out []pair
+	for i := range tr.Events {
+		switch e := &tr.Events[i]; e.Kind {
+		case tracer.KindOpBegin:
+			began[e.Flow] = i
+		case tracer.KindOpEnd:
+			if b, ok := began[e.Flow]; ok && tr.Events[b].Time < e.Time {
+				out = append(out, pair{b, i})
+				delete(began, e.Flow)
+			}
+		}
+	}
+	return out
+}
+
+// Add analyses a trace. visit, if not nil, gets every operation in turn, warm-ups
+// too, with its path; it must not keep it. An error means that the analysis
+// found itself wrong (a path that does not cover its operation), or is visit's.
+func (an *Analyzer) Add(tr *tracer.Trace, visit func(*Operation) error) error {
+	if len(tr.Tasks) == 0 {
+		return errors.New("trace has no task table")
+	}
+	a := newTraceAnalysis(tr, an.set)
+	an.traceFacts(a)
+	for _, p := range operationsOf(tr) {
+		op, m, err := a.operation(p, an.opt)
+		if err != nil {
+			return err
+		}
+		if f, ok := an.first[op.Target]; !ok || op.Index < f.index {
+			an.first[op.Target] = firstOp{op.Index, op.WallNs}
+		}
+		if !op.Warmup {
+			an.ops = append(an.ops, op.OperationResult)
+			an.addProcesses(a, op, m)
+			an.totals.LostEvents += op.LostEvents
+			an.totals.Incomplete = an.totals.Incomplete || op.Incomplete
+		}
+		if visit != nil {
+			if err := visit(op); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// operation makes the path of one operation and everything that follows from
+// it.
+func (a *traceAnalysis) operation(p pair, opt Options) (op *Operation, m *marks, err error) {
+	b, e := &a.tr.Events[p.begin], &a.tr.Events[p.end]
+	op = &Operation{Trace: a.tr, Set: a.set, Match: a.match, Root: b.Task, Begin: b.Time, End: e.Time, Warmup: b.Flags&tracer.FlagWarmup != 0}
+	op.OperationResult = OperationResult{Target: a.tr.String(b.Name), Index: int(b.Flow), WallNs: int64(e.Time - b.Time), Units: 1,
+		Failed: e.Flags&tracer.FlagFailed != 0, ExitCode: int(e.Value)}
+	until := a.tr.Meta.End
+	if opt.Settle > 0 {
+		until = min(until, op.End+opt.Settle)
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("operation %d of %s: %v", op.Index, op.Target, r)
+		}
+	}()
+	m = a.mark(op.Root, op.Begin, op.End, until, p.begin)
+	w := &walker{traceAnalysis: a, marks: m, lo: op.End}
+	w.walk(op.Root, op.Begin, op.End, true, -1, 0)
+	for i, j := 0, len(w.path.Segments)-1; i < j; i, j = i+1, j-1 {
+		w.path.Segments[i], w.path.Segments[j] = w.path.Segments[j], w.path.Segments[i]
+	}
+	op.Path = w.path
+	if err := checkPath(&op.Path, op.Begin, op.End); err != nil {
+		return nil, nil, fmt.Errorf("operation %d of %s: %w", op.Index, op.Target, err)
+	}
+	op.Stages = breakdown(a.set, &op.Path)
+	op.Off = w.offPath(op.End, until)
+	op.OffPath = sumOffPath(a.set, op.Off, op.End)
+	op.LostEvents = a.lostDuring(op.Begin, op.End)
+	op.Incomplete = op.LostEvents > 0
+	return op, m, nil
+}
+
+func (a *traceAnalysis) lostDuring(begin, end tracer.Time) (n uint64) {
+	ev := a.tr.Events
+	for i := sort.Search(len(ev), func(i int) bool { return ev[i].Time >= begin }); i < len(ev); i++ {
+		if ev[i].Kind == tracer.KindLost {
+			n += uint64(ev[i].Value)
+		}
+		if ev[i].Time > end && ev[i].Kind == tracer.KindLost {
+			break // the first report after the end may speak of losses before it
+		}
+	}
+	return n
+}
+
+// PathPIDs lists the processes (kernel threads left out) that an operation's
+// path runs through or waits in: those worth following in full.
+func (o *Operation) PathPIDs() []int {
+	seen := map[int32]bool{}
+	var out []int
+	add := func(id tracer.TaskID) {
+		if id <= 0 {
+			return
+		}
+		t := &o.Trace.Tasks[id]
+		if !t.Kernel && t.PID > 0 && !seen[t.PID] {
+			seen[t.PID] = true
+			out = append(out, int(t.PID))
+		}
+	}
+	for i := range o.Path.Segments {
+		add(o.Path.Segments[i].Task)
+	}
+	for i := range o.Path.Links {
+		add(o.Path.Links[i].Waiter)
+	}
+	sort.Ints(out)
+	return out
+}

@@ -1,0 +1,223 @@
+package analysis
+
+import (
+	"sort"
+
+	"stagetrace/analysis/stage"
+	"stagetrace/tracer"
+)
+
+// episode is a stretch of a task's life, between two sleeps, that the
+// operation caused.
+type episode struct {
+	task     tracer.TaskID
+	from, to tracer.Time
+}
+
+// marks is the forward pass: everything an operation caused, directly or by
+// somebody it woke, forked, queued work to or armed a timer for.
+type marks struct {
+	episodes map[tracer.TaskID][]episode
+	items    []*item // work items done for the operation, in order of begin
+	shares   map[*item]int
+	forked   map[tracer.TaskID]bool // tasks born of it; true: of a process born of it
+	netns    map[uint64]bool
+	cgroups  map[uint64]bool
+}
+
+// continuing are the waits after which a task goes on with what it was doing,
+// whoever ends them. After any other wait it begins something new, and only
+// the waker tells for whom.
+var continuing = []string{"rcu.expedited", "rcu.barrier", "rcu.normal", "rcu.srcu", "disk", "journal", "memory",
+	"lock.mutex", "lock.rwsem", "lock.percpu_rwsem", "stopper", "completion", "vfork", "timer", "device"}
+
+// marker is the state of the forward pass over one operation.
+type marker struct {
+	a      *traceAnalysis
+	root   tracer.TaskID
+	out    *marks
+	since  []tracer.Time // per task: its running episode began; noTime: none
+	asleep []int32       // per task: 1 + the event at which it went to sleep, while marked; 0: none
+	flows  map[uint64]bool
+	names  markNames
+}
+
+type markNames struct{ create, teardown, cgroupMkdir tracer.StringID }
+
+const noTime tracer.Time = -1 << 62
+
+// mark follows what the operation caused from its begin until until.
+func (a *traceAnalysis) mark(root tracer.TaskID, begin, end, until tracer.Time, from int) *marks {
+	k := &marker{a: a, root: root, flows: map[uint64]bool{}, since: make([]tracer.Time, len(a.tr.Tasks)), asleep: make([]int32, len(a.tr.Tasks)),
+		out: &marks{episodes: map[tracer.TaskID][]episode{}, shares: map[*item]int{}, forked: map[tracer.TaskID]bool{}, netns: map[uint64]bool{}, cgroups: map[uint64]bool{}}}
+	for i := range k.since {
+		k.since[i] = noTime
+	}
+	k.names = markNames{a.stringID("create"), a.stringID("teardown"), a.stringID("cgroup_mkdir")}
+	k.begin(root, begin)
+	ev := a.tr.Events
+	ended := false
+	for i := from; i < len(ev) && ev[i].Time <= until; i++ {
+		if !ended && ev[i].Time >= end {
+			k.end(root, end) // what the driver does next is not the operation's
+			ended = true
+			k.root = tracer.NoTask
+		}
+		k.event(i, &ev[i])
+	}
+	for id := range k.since {
+		k.end(tracer.TaskID(id), until)
+	}
+	return k.out
+}
+
+func (k *marker) marked(id tracer.TaskID) bool { return id > 0 && k.since[id] != noTime }
+
+func (k *marker) begin(id tracer.TaskID, at tracer.Time) {
+	if id > 0 && k.since[id] == noTime {
+		k.since[id] = at
+	}
+}
+
+func (k *marker) end(id tracer.TaskID, at tracer.Time) {
+	if id > 0 && k.since[id] != noTime {
+		k.out.episodes[id] = append(k.out.episodes[id], episode{id, k.since[id], at})
+		k.since[id] = noTime
+	}
+}
+
+func (k *marker) event(i int, e *tracer.Event) {
+	own := e.Ctx == tracer.CtxTask || e.Flags&tracer.FlagInline != 0
+	switch e.Kind {
+	case tracer.KindWake:
+		if own && k.marked(e.Task) || !own && e.Flow != 0 && k.flows[e.Flow] {
+			k.begin(e.Peer, e.Time)
+		}
+	case tracer.KindSwitch:
+		k.switched(i, e)
+	case tracer.KindFork:
+		k.fork(e)
+	case tracer.KindExec:
+		if e.Peer > 0 && e.Peer != e.Task && k.marked(e.Peer) {
+			k.end(e.Peer, e.Time)
+			k.begin(e.Task, e.Time)
+		}
+	case tracer.KindSend:
+		if own && k.marked(e.Task) {
+			k.flows[e.Flow] = true
+		}
+	case tracer.KindPoint:
+		k.point(e)
+	case tracer.KindBegin, tracer.KindEnd:
+		if e.Class == tracer.ClassWork {
+			k.work(e)
+		}
+	}
+}
+
+// fork marks the child. A new process is the operation's own for as long as it
+// lives, whoever wakes it; a new thread of an older one is not.
+func (k *marker) fork(e *tracer.Event) {
+	if e.Peer <= 0 || !k.marked(e.Task) && !k.out.owned(e.Task) {
+		return
+	}
+	k.begin(e.Peer, e.Time)
+	k.out.forked[e.Peer] = k.a.tr.Leader(e.Peer) == e.Peer || k.out.forked[k.a.tr.Leader(e.Peer)]
+}
+
+// owned tells that a task belongs to a process that the operation created.
+func (m *marks) owned(id tracer.TaskID) bool { return m.forked[id] }
+
+func (k *marker) switched(i int, e *tracer.Event) {
+	if k.marked(e.Task) && e.Task != k.root && (e.State == tracer.StateBlocked || e.State == tracer.StateDead) {
+		k.end(e.Task, e.Time)
+		k.asleep[e.Task] = int32(i) + 1
+	}
+	if p := e.Peer; p > 0 && k.asleep[p] != 0 {
+		out := &k.a.tr.Events[k.asleep[p]-1]
+		if k.since[p] == noTime {
+			w := k.a.match.Wait(e.Stack, out.Name, k.a.ix.spansAt(p, e.Time), out.Flags)
+			if w >= 0 && k.a.continues[w] || k.out.owned(p) {
+				k.begin(p, e.Time)
+			}
+		}
+		k.asleep[p] = 0
+	}
+}
+
+func (k *marker) point(e *tracer.Event) {
+	switch {
+	case e.Class == tracer.ClassNetns && e.Name == k.names.create:
+		if k.marked(e.Task) {
+			k.out.netns[e.Flow] = true
+		}
+	case e.Class == tracer.ClassNetns && e.Name == k.names.teardown:
+		if k.out.netns[e.Flow] {
+			if it := k.a.ix.itemAt(e.Task, e.Time); it != nil {
+				k.addItem(it)
+			}
+		}
+	case e.Class == tracer.ClassTracepoint && e.Name == k.names.cgroupMkdir && e.Flow != 0:
+		if k.marked(e.Task) {
+			k.out.cgroups[e.Flow] = true
+		}
+	}
+}
+
+func (k *marker) work(e *tracer.Event) {
+	if e.Kind == tracer.KindEnd {
+		k.end(e.Task, e.Time)
+		return
+	}
+	if !k.flows[e.Flow] && !(e.Value != 0 && k.out.cgroups[uint64(e.Value)]) {
+		return
+	}
+	delete(k.flows, e.Flow)
+	if it := k.a.ix.itemAt(e.Task, e.Time); it != nil {
+		k.addItem(it)
+	}
+	k.begin(e.Task, e.Time)
+}
+
+// addItem notes a work item; one that tears down several namespaces is shared
+// by how many there are.
+func (k *marker) addItem(it *item) {
+	if _, ok := k.out.shares[it]; ok {
+		return
+	}
+	n := map[uint64]bool{}
+	for _, c := range it.netns {
+		n[c] = true
+	}
+	k.out.shares[it] = max(1, len(n))
+	k.out.items = append(k.out.items, it)
+}
+
+// at tells whether the operation caused what a task did just before t.
+func (m *marks) at(id tracer.TaskID, t tracer.Time) bool {
+	ep := m.episodes[id]
+	i := sort.Search(len(ep), func(i int) bool { return ep[i].from >= t })
+	return i > 0 && ep[i-1].to >= t
+}
+
+// lastBefore is the end of the last marked stretch of a task in (lo, hi], or
+// noTime.
+func (m *marks) lastBefore(id tracer.TaskID, lo, hi tracer.Time) tracer.Time {
+	ep := m.episodes[id]
+	i := sort.Search(len(ep), func(i int) bool { return ep[i].from >= hi })
+	if i == 0 || ep[i-1].to <= lo {
+		return noTime
+	}
+	return min(ep[i-1].to, hi)
+}
+
+// waitIDs marks, per wait reason of a set, whether it is one of names.
+func waitIDs(set *stage.Set, names []string) []bool {
+	out := make([]bool, len(set.Waits))
+	for _, n := range names {
+		if w := set.WaitNamed(n); w >= 0 {
+			out[w] = true
+		}
+	}
+	return out
+}

@@ -1,0 +1,115 @@
+package analysis
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"stagetrace/analysis/stage"
+	"stagetrace/tracer"
+	"stagetrace/tracer/tracetest"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// leafWords names the leaves in golden files.
+var leafWords = map[Leaf]string{LeafTerminal: "terminal", LeafTimer: "timer", LeafDevice: "device", LeafNetwork: "network", LeafInterrupt: "interrupt",
+	LeafHeld: "held", LeafUnknown: "unknown", LeafLost: "lost", LeafBefore: "before", LeafQueueing: "queueing", LeafInfrastructure: "infrastructure"}
+
+func us(t tracer.Time) string { return fmt.Sprintf("%gus", float64(t)/1000) }
+
+// describePath writes a path for people: one line per segment.
+func describePath(op *Operation) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "operation %d wall=%s lost=%d\n", op.Index, us(tracer.Time(op.WallNs)), op.LostEvents)
+	for i := range op.Path.Segments {
+		s := &op.Path.Segments[i]
+		name := "idle"
+		if s.Task > 0 {
+			name = op.Trace.Tasks[s.Task].Comm
+		}
+		fmt.Fprintf(&b, "%-8s %-8s %-14s %-8s %s", us(s.Begin), us(s.End), name, s.State, op.StageName(s))
+		if s.State != tracer.StateRunning {
+			fmt.Fprintf(&b, " wait=%s", op.WaitName(s))
+		}
+		if s.Leaf != LeafNone {
+			fmt.Fprintf(&b, " leaf=%s", leafWords[s.Leaf])
+		}
+		b.WriteByte('\n')
+	}
+	for i := range op.Off {
+		o := &op.Off[i]
+		fmt.Fprintf(&b, "off-path %s %s %s %s\n", us(o.Begin), us(o.End), op.Trace.Tasks[o.Task].Comm, o.Name)
+	}
+	return b.String()
+}
+
+func linuxSet(t testing.TB) *stage.Set {
+	t.Helper()
+	set, err := stage.Load([]string{"linux"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// analyse runs the analysis over a text trace.
+func analyse(t testing.TB, text string) []string {
+	t.Helper()
+	var out []string
+	an := New(linuxSet(t), Options{})
+	err := an.Add(tracetest.Parse(t, text), func(op *Operation) error {
+		if err := checkPath(&op.Path, op.Begin, op.End); err != nil {
+			return err
+		}
+		var sum int64
+		for _, s := range op.Stages {
+			sum += s.Ns
+		}
+		if sum != op.WallNs {
+			return fmt.Errorf("stages sum to %d, wall is %d", sum, op.WallNs)
+		}
+		out = append(out, describePath(op))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestStories checks every rule of the walk: each trace in testdata tells in
+// its first lines what happens, and the golden file beside it says what the
+// path must be.
+func TestStories(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.trace")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no stories: %v", err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".trace"), func(t *testing.T) {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := strings.Join(analyse(t, string(text)), "")
+			golden := strings.TrimSuffix(f, ".trace") + ".path"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("path is\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}

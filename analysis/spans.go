@@ -1,0 +1,241 @@
+package analysis
+
+import (
+	"sort"
+
+	"stagetrace/analysis/stage"
+	"stagetrace/tracer"
+)
+
+// spanPoint says which spans are open in a task from at on.
+type spanPoint struct {
+	at    tracer.Time
+	spans stage.SpansID
+}
+
+// item is one run of a work item by a worker: the unit in which kernel
+// workers have causes.
+type item struct {
+	task       tracer.TaskID
+	begin, end tracer.Time
+	name       tracer.StringID
+	flow       uint64
+	object     int64    // identity of what it works on (a cgroup id), 0 unknown
+	queue      int32    // the event that queued it; -1 not seen
+	netns      []uint64 // cookies of the namespaces it tears down
+}
+
+// index is what the analysis looks up by task: open spans, work items,
+// samples. Built once per trace.
+type index struct {
+	tr      *tracer.Trace
+	points  table[spanPoint]
+	items   table[item]
+	samples table[int32] // event numbers
+}
+
+// table is a list per task in one piece of memory.
+type table[T any] struct {
+	first []int32
+	used  []int32
+	data  []T
+}
+
+func newTable[T any](n []int32) table[T] {
+	t := table[T]{first: make([]int32, len(n)+1), used: make([]int32, len(n))}
+	at := int32(0)
+	for i, k := range n {
+		t.first[i] = at
+		at += k
+	}
+	t.first[len(n)] = at
+	t.data = make([]T, at)
+	return t
+}
+
+func (t *table[T]) add(id tracer.TaskID, v T) *T {
+	i := t.first[id] + t.used[id]
+	t.data[i] = v
+	t.used[id]++
+	return &t.data[i]
+}
+
+func (t *table[T]) of(id tracer.TaskID) []T {
+	if id < 0 || int(id) >= len(t.used) {
+		return nil
+	}
+	return t.data[t.first[id] : t.first[id]+t.used[id]]
+}
+
+func newIndex(tr *tracer.Trace, m *stage.Matcher) *index {
+	x := &index{tr: tr}
+	spans := make([]int32, len(tr.Tasks))
+	items := make([]int32, len(tr.Tasks))
+	samples := make([]int32, len(tr.Tasks))
+	for i := range tr.Events {
+		e := &tr.Events[i]
+		if e.Task < 0 {
+			continue
+		}
+		switch e.Kind {
+		case tracer.KindBegin, tracer.KindEnd:
+			spans[e.Task]++
+			if e.Kind == tracer.KindBegin && e.Class == tracer.ClassWork {
+				items[e.Task]++
+			}
+		case tracer.KindSample:
+			samples[e.Task]++
+		}
+	}
+	x.points = newTable[spanPoint](spans)
+	x.items = newTable[item](items)
+	x.samples = newTable[int32](samples)
+	x.fill(m)
+	return x
+}
+
+// open is a span that has begun and not ended, while the index is filled.
+type open struct {
+	class tracer.Class
+	name  tracer.StringID
+	outer stage.SpansID // what was open around it
+	item  int32         // in items.of(task), -1
+}
+
+func (x *index) fill(m *stage.Matcher) {
+	args := x.argsAtEnd()
+	queued := map[uint64]int32{}
+	stacks := make([][]open, len(x.tr.Tasks))
+	spansNow := make([]stage.SpansID, len(x.tr.Tasks))
+	for i := range x.tr.Events {
+		e := &x.tr.Events[i]
+		if e.Task < 0 {
+			continue
+		}
+		switch e.Kind {
+		case tracer.KindSample:
+			x.samples.add(e.Task, int32(i))
+		case tracer.KindSend:
+			if e.Class == tracer.ClassWork {
+				queued[e.Flow] = int32(i)
+			}
+		case tracer.KindPoint:
+			if e.Class == tracer.ClassNetns && x.tr.String(e.Name) == "teardown" {
+				if it := x.openItem(stacks[e.Task], e.Task); it != nil {
+					it.netns = append(it.netns, e.Flow)
+				}
+			}
+		case tracer.KindBegin:
+			st := stacks[e.Task]
+			if e.Class == tracer.ClassSyscall && len(st) > 0 && st[len(st)-1].class == tracer.ClassSyscall {
+				st = x.close(e, st, spansNow, len(st)-1) // its end was lost
+			}
+			o := open{class: e.Class, name: e.Name, outer: spansNow[e.Task], item: -1}
+			if e.Class == tracer.ClassWork {
+				q, ok := queued[e.Flow]
+				if !ok {
+					q = -1
+				}
+				delete(queued, e.Flow)
+				o.item = x.items.used[e.Task]
+				x.items.add(e.Task, item{task: e.Task, begin: e.Time, end: x.tr.Meta.End, name: e.Name, flow: e.Flow, object: e.Value, queue: q})
+			}
+			a := e.Args
+			if a == 0 {
+				a = args[int32(i)]
+			}
+			spansNow[e.Task] = m.Spans(spansNow[e.Task], e.Class, e.Name, a)
+			x.points.add(e.Task, spanPoint{e.Time, spansNow[e.Task]})
+			stacks[e.Task] = append(st, o)
+		case tracer.KindEnd:
+			st := stacks[e.Task]
+			for j := len(st) - 1; j >= 0; j-- {
+				if st[j].class == e.Class && (st[j].name == e.Name || e.Class == tracer.ClassWork) {
+					stacks[e.Task] = x.close(e, st, spansNow, j)
+					break
+				}
+			}
+		}
+	}
+}
+
+// argsAtEnd gives, for every Begin event whose arguments are known only at
+// its End, those arguments.
+func (x *index) argsAtEnd() map[int32]tracer.ArgsID {
+	args := map[int32]tracer.ArgsID{}
+	begun := map[tracer.TaskID][]int32{}
+	for i := range x.tr.Events {
+		e := &x.tr.Events[i]
+		switch {
+		case e.Kind == tracer.KindBegin && e.Class != tracer.ClassWork && e.Args == 0:
+			begun[e.Task] = append(begun[e.Task], int32(i))
+		case e.Kind == tracer.KindEnd && e.Args != 0:
+			st := begun[e.Task]
+			for j := len(st) - 1; j >= 0; j-- {
+				if b := &x.tr.Events[st[j]]; b.Class == e.Class && b.Name == e.Name {
+					args[st[j]] = e.Args
+					begun[e.Task] = st[:j]
+					break
+				}
+			}
+		case e.Kind == tracer.KindExit:
+			delete(begun, e.Task)
+		}
+	}
+	return args
+}
+
+// close ends the open spans of a task from number j up, at event e.
+func (x *index) close(e *tracer.Event, st []open, now []stage.SpansID, j int) []open {
+	for k := len(st) - 1; k >= j; k-- {
+		if st[k].item >= 0 {
+			x.items.of(e.Task)[st[k].item].end = e.Time
+		}
+	}
+	now[e.Task] = st[j].outer
+	if n := x.points.used[e.Task]; n < x.points.first[e.Task+1]-x.points.first[e.Task] {
+		x.points.add(e.Task, spanPoint{e.Time, st[j].outer})
+	}
+	return st[:j]
+}
+
+func (x *index) openItem(st []open, id tracer.TaskID) *item {
+	for j := len(st) - 1; j >= 0; j-- {
+		if st[j].item >= 0 {
+			return &x.items.of(id)[st[j].item]
+		}
+	}
+	return nil
+}
+
+// spansAt is what is open in a task just before t.
+func (x *index) spansAt(id tracer.TaskID, t tracer.Time) stage.SpansID {
+	p := x.points.of(id)
+	i := sort.Search(len(p), func(i int) bool { return p[i].at >= t })
+	if i == 0 {
+		return 0
+	}
+	return p[i-1].spans
+}
+
+// itemAt is the work item that a worker runs at t, counting its begin and its
+// end in; nil outside of one.
+func (x *index) itemAt(id tracer.TaskID, t tracer.Time) *item {
+	it := x.items.of(id)
+	i := sort.Search(len(it), func(i int) bool { return it[i].begin > t })
+	if i == 0 || it[i-1].end < t {
+		return nil
+	}
+	return &it[i-1]
+}
+
+// samplesIn gives the CPU samples of a task in [a, b).
+func (x *index) samplesIn(id tracer.TaskID, a, b tracer.Time) []int32 {
+	s := x.samples.of(id)
+	i := sort.Search(len(s), func(i int) bool { return x.tr.Events[s[i]].Time >= a })
+	j := i
+	for j < len(s) && x.tr.Events[s[j]].Time < b {
+		j++
+	}
+	return s[i:j]
+}

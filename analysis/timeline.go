@@ -1,0 +1,238 @@
+package analysis
+
+import (
+	"sort"
+
+	"stagetrace/tracer"
+)
+
+// lateWake is how long before a switch-out a waking may lie and still be the
+// one that ends that sleep: the waker saw the task on its way to sleep. (The
+// race covers 85 % of the sleeps that seem to end by nothing.)
+const lateWake tracer.Time = 100_000
+
+// interval is a state of a task from start to the start of the task's next
+// interval.
+type interval struct {
+	start tracer.Time
+	wake  int32           // of a blocked one: the event that ended it; -1 none was seen
+	by    tracer.TaskID   // who got the CPU when the task lost it
+	stack tracer.StackID  // of a blocked one: where it slept
+	sys   tracer.StringID // system call it was in when it lost the CPU
+	flags tracer.Flags
+	state tracer.TaskState
+}
+
+// timeline is the states of all tasks of a trace. Built in one pass, in
+// memory proportional to the events.
+type timeline struct {
+	tr    *tracer.Trace
+	first []int32 // per task: its first interval in iv; one more entry at the end
+	used  []int32 // per task: how many it has
+	iv    []interval
+	lost  []tracer.Time // when events were lost, in order
+}
+
+// builder state per task, while the timeline is made.
+type taskCursor struct {
+	late    int32 // a waking seen while the task ran; -1
+	blocked int32 // its last blocked interval; -1
+	born    bool
+}
+
+func newTimeline(tr *tracer.Trace) *timeline {
+	tl := &timeline{tr: tr, first: make([]int32, len(tr.Tasks)+1), used: make([]int32, len(tr.Tasks))}
+	tl.reserve()
+	cur := make([]taskCursor, len(tr.Tasks))
+	for i := range cur {
+		cur[i] = taskCursor{late: -1, blocked: -1}
+	}
+	for i := range tr.Events {
+		e := &tr.Events[i]
+		switch e.Kind {
+		case tracer.KindSwitch:
+			tl.switchOut(e, cur)
+			tl.switchIn(e, cur)
+		case tracer.KindWake:
+			tl.wake(int32(i), e, cur)
+		case tracer.KindFork:
+			if e.Peer > 0 {
+				cur[e.Peer].born = true
+				tl.add(e.Peer, interval{start: e.Time, state: tracer.StateRunnable, wake: int32(i)})
+			}
+		case tracer.KindExec:
+			if e.Peer > 0 && e.Peer != e.Task && e.Task > 0 { // a thread took its leader's place
+				tl.add(e.Peer, interval{start: e.Time, state: tracer.StateDead, wake: -1})
+				tl.add(e.Task, interval{start: e.Time, state: tracer.StateRunning, wake: -1})
+			}
+		case tracer.KindStatus:
+			if e.Task > 0 && tl.used[e.Task] == 0 {
+				if e.State == tracer.StateBlocked {
+					cur[e.Task].blocked = tl.first[e.Task]
+				}
+				tl.add(e.Task, interval{start: tr.Meta.Begin, state: e.State, wake: -1, stack: e.Stack, sys: e.Name, flags: e.Flags})
+			}
+		case tracer.KindLost:
+			tl.lost = append(tl.lost, e.Time)
+		}
+	}
+	return tl
+}
+
+// reserve counts how many intervals each task can get at most.
+func (tl *timeline) reserve() {
+	n := make([]int32, len(tl.tr.Tasks))
+	one := func(id tracer.TaskID) {
+		if id > 0 {
+			n[id]++
+		}
+	}
+	for i := range tl.tr.Events {
+		switch e := &tl.tr.Events[i]; e.Kind {
+		case tracer.KindSwitch, tracer.KindExec:
+			one(e.Task)
+			one(e.Peer)
+		case tracer.KindWake, tracer.KindFork:
+			one(e.Peer)
+		case tracer.KindStatus:
+			one(e.Task)
+		}
+	}
+	at := int32(0)
+	for i := range n {
+		tl.first[i] = at
+		if n[i] > 0 {
+			at += n[i] + 1 // + 1: the sleep before a first waking
+		}
+	}
+	tl.first[len(n)] = at
+	tl.iv = make([]interval, at)
+}
+
+func (tl *timeline) add(id tracer.TaskID, iv interval) {
+	tl.iv[tl.first[id]+tl.used[id]] = iv
+	tl.used[id]++
+}
+
+func (tl *timeline) last(id tracer.TaskID) *interval {
+	if tl.used[id] == 0 {
+		return nil
+	}
+	return &tl.iv[tl.first[id]+tl.used[id]-1]
+}
+
+func (tl *timeline) switchOut(e *tracer.Event, cur []taskCursor) {
+	if e.Task <= 0 {
+		return
+	}
+	c := &cur[e.Task]
+	if tl.used[e.Task] == 0 && !c.born { // it ran when the trace began
+		tl.add(e.Task, interval{start: tl.tr.Meta.Begin, state: tracer.StateRunning, wake: -1})
+	}
+	if e.State == tracer.StateBlocked {
+		c.blocked = tl.first[e.Task] + tl.used[e.Task]
+	}
+	if c.late >= 0 && e.Time-tl.tr.Events[c.late].Time > lateWake {
+		c.late = -1
+	}
+	if tl.used[e.Task] < tl.first[e.Task+1]-tl.first[e.Task] {
+		tl.add(e.Task, interval{start: e.Time, state: e.State, wake: -1, by: e.Peer, sys: e.Name, flags: e.Flags})
+	}
+}
+
+func (tl *timeline) switchIn(e *tracer.Event, cur []taskCursor) {
+	if e.Peer <= 0 {
+		return
+	}
+	c := &cur[e.Peer]
+	if c.blocked >= 0 && e.Stack != 0 {
+		tl.iv[c.blocked].stack = e.Stack
+	}
+	if p := tl.last(e.Peer); p != nil && p.state == tracer.StateBlocked && p.wake < 0 {
+		switch {
+		case c.late >= 0:
+			p.wake = c.late
+		case !tl.lostIn(p.start, e.Time) && p.start > tl.tr.Meta.Begin:
+			// Nothing woke it and nothing was lost: it never left the run
+			// queue (a signal was pending, the condition already held).
+			p.state = tracer.StateRunnable
+		}
+	}
+	c.late, c.blocked = -1, -1
+	tl.add(e.Peer, interval{start: e.Time, state: tracer.StateRunning, wake: -1})
+}
+
+func (tl *timeline) wake(i int32, e *tracer.Event, cur []taskCursor) {
+	if e.Peer <= 0 {
+		return
+	}
+	p := tl.last(e.Peer)
+	if p == nil && !cur[e.Peer].born {
+		cur[e.Peer].blocked = tl.first[e.Peer]
+		tl.add(e.Peer, interval{start: tl.tr.Meta.Begin, state: tracer.StateBlocked, wake: -1})
+		p = tl.last(e.Peer)
+	}
+	if p == nil {
+		return
+	}
+	switch p.state {
+	case tracer.StateBlocked, tracer.StateUnknown:
+		p.wake = i
+		tl.add(e.Peer, interval{start: e.Time, state: tracer.StateRunnable, wake: i})
+	case tracer.StateRunning:
+		cur[e.Peer].late = i
+	}
+}
+
+// lostIn tells whether events were lost in [a, b].
+func (tl *timeline) lostIn(a, b tracer.Time) bool {
+	i := sort.Search(len(tl.lost), func(i int) bool { return tl.lost[i] >= a })
+	return i < len(tl.lost) && tl.lost[i] <= b
+}
+
+// of gives the intervals of a task in time order.
+func (tl *timeline) of(id tracer.TaskID) []interval {
+	if id < 0 || int(id) >= len(tl.used) {
+		return nil
+	}
+	return tl.iv[tl.first[id] : tl.first[id]+tl.used[id]]
+}
+
+// before finds the interval of a task that holds just before t: the last one
+// that starts earlier. Nil when the task is not known to have lived then.
+func (tl *timeline) before(id tracer.TaskID, t tracer.Time) *interval {
+	ivs := tl.of(id)
+	i := sort.Search(len(ivs), func(i int) bool { return ivs[i].start >= t })
+	if i == 0 {
+		return nil
+	}
+	return &ivs[i-1]
+}
+
+// running adds up how long a task was on a CPU in [a, b).
+func (tl *timeline) running(id tracer.TaskID, a, b tracer.Time) (sum tracer.Time) {
+	tl.each(id, a, b, func(iv *interval, s, e tracer.Time) {
+		if iv.state == tracer.StateRunning {
+			sum += e - s
+		}
+	})
+	return sum
+}
+
+// each calls f for every interval of a task that overlaps [a, b), cut to it.
+func (tl *timeline) each(id tracer.TaskID, a, b tracer.Time, f func(iv *interval, s, e tracer.Time)) {
+	ivs := tl.of(id)
+	i := sort.Search(len(ivs), func(i int) bool { return ivs[i].start > a })
+	if i > 0 {
+		i--
+	}
+	for ; i < len(ivs) && ivs[i].start < b; i++ {
+		s, e := max(ivs[i].start, a), b
+		if i+1 < len(ivs) {
+			e = min(e, ivs[i+1].start)
+		}
+		if e > s {
+			f(&ivs[i], s, e)
+		}
+	}
+}
