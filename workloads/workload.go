@@ -59,6 +59,7 @@ type Instance interface {
 type Outcome struct {
 	Units    int
 	ExitCode int // 128+n when a signal ended it
+	Group    int // process group that the operation had to itself; 0: none
 }
 
 // Op names one operation of a run.
@@ -74,8 +75,9 @@ type Op struct {
 type Result struct {
 	Op
 	Outcome
-	Begin, End int64 // CLOCK_MONOTONIC, ns
-	Err        error // it failed, and how
+	Begin, End int64    // CLOCK_MONOTONIC, ns
+	Err        error    // it failed, and how
+	Leftovers  []string // "PID COMM" of what was still alive in Outcome.Group; left alone
 }
 
 // Plan says how a run goes.

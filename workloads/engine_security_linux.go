@@ -1,0 +1,114 @@
+//go:build amd64 || arm64
+
+package workloads
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// keptCapabilities are those that container engines leave to a container's
+// root by default (the default list of moby and of the OCI tools).
+func keptCapabilities() uint64 {
+	var set uint64
+	for _, c := range []uint{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FSETID, unix.CAP_FOWNER, unix.CAP_MKNOD,
+		unix.CAP_NET_RAW, unix.CAP_SETGID, unix.CAP_SETUID, unix.CAP_SETFCAP, unix.CAP_SETPCAP,
+		unix.CAP_NET_BIND_SERVICE, unix.CAP_SYS_CHROOT, unix.CAP_KILL, unix.CAP_AUDIT_WRITE} {
+		set |= 1 << c
+	}
+	return set
+}
+
+// dropPrivileges takes from the thread, and from what it will become, the
+// capabilities that a container does not need.
+func dropPrivileges() error {
+	kept := keptCapabilities()
+	for c := uint(0); c < 64; c++ {
+		if kept&(1<<c) != 0 {
+			continue
+		}
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
+		if err == unix.EINVAL { // past the last one that this kernel knows
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("drop capability %d: %w", c, err)
+		}
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return fmt.Errorf("read capabilities: %w", err)
+	}
+	for i := range data {
+		half := uint32(kept >> (32 * i))
+		data[i].Permitted &= half
+		data[i].Effective = data[i].Permitted
+		data[i].Inheritable = 0
+	}
+	if err := unix.Capset(&header, &data[0]); err != nil {
+		return fmt.Errorf("set capabilities: %w", err)
+	}
+	return nil
+}
+
+// deniedSyscalls are calls by which a container's root could reach out of it
+// or load code into the kernel; they fail with EPERM.
+func deniedSyscalls() []uint32 {
+	return []uint32{
+		unix.SYS_ACCT, unix.SYS_ADD_KEY, unix.SYS_BPF, unix.SYS_CLOCK_SETTIME, unix.SYS_DELETE_MODULE,
+		unix.SYS_FINIT_MODULE, unix.SYS_FSOPEN, unix.SYS_INIT_MODULE, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_KEXEC_LOAD,
+		unix.SYS_KEYCTL, unix.SYS_MOUNT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_PERF_EVENT_OPEN,
+		unix.SYS_PIVOT_ROOT, unix.SYS_PTRACE, unix.SYS_QUOTACTL, unix.SYS_REBOOT, unix.SYS_REQUEST_KEY,
+		unix.SYS_SETNS, unix.SYS_SETTIMEOFDAY, unix.SYS_SWAPOFF, unix.SYS_SWAPON, unix.SYS_UMOUNT2,
+		unix.SYS_UNSHARE, unix.SYS_USERFAULTFD,
+	}
+}
+
+// auditArch is the architecture as seccomp names it: a call made in the
+// convention of another one (32 bits on a 64-bit kernel) has other numbers.
+func auditArch() uint32 {
+	if runtime.GOARCH == "arm64" {
+		return unix.AUDIT_ARCH_AARCH64
+	}
+	return unix.AUDIT_ARCH_X86_64
+}
+
+// syscallFilter is the seccomp program: kill on a foreign architecture, EPERM
+// for a denied call, else allow.
+func syscallFilter() []unix.SockFilter {
+	const number, arch = 0, 4 // offsets in struct seccomp_data
+	load := func(off uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: off}
+	}
+	equal := func(k uint32, yes, no uint8) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: yes, Jf: no, K: k}
+	}
+	answer := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
+	denied := deniedSyscalls()
+	f := []unix.SockFilter{load(arch), equal(auditArch(), 1, 0), answer(unix.SECCOMP_RET_KILL_PROCESS), load(number)}
+	for i, n := range denied {
+		f = append(f, equal(n, uint8(len(denied)-i), 0)) // over the rest and the allow
+	}
+	return append(f, answer(unix.SECCOMP_RET_ALLOW), answer(unix.SECCOMP_RET_ERRNO|uint32(unix.EPERM)))
+}
+
+// filterSyscalls installs the filter on the thread. no_new_privs comes first:
+// a set-user-id program must not run with a filter that its owner did not
+// choose.
+func filterSyscalls() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no_new_privs: %w", err)
+	}
+	filter := syscallFilter()
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program)))
+	if errno != 0 {
+		return fmt.Errorf("install seccomp filter: %w", errno)
+	}
+	runtime.KeepAlive(filter)
+	return nil
+}
