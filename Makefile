@@ -27,7 +27,7 @@ check-generate: generate ## fail if the committed generated files are not what t
 	@test -z "$$(git ls-files --others --exclude-standard -- bpf)" || { git status --short -- bpf; exit 1; }
 
 bench: ## measure the slowdown of trace and of other tools, interleaved in one run (root)
-	$(GO) run ./cmd/bench $(BENCHFLAGS)
+	CGO_ENABLED=0 $(GO) run ./cmd/bench $(BENCHFLAGS)
 
 lint: ## gofmt, go vet, staticcheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }

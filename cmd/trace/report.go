@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"stagetrace/analysis"
+	"stagetrace/analysis/stage"
+	"stagetrace/reports"
+	"stagetrace/tracer"
+)
+
+type reportOptions struct {
+	format string
+	out    string
+	stages []string
+	wide   bool
+}
+
+func reportCommand(term *terminal) *cobra.Command {
+	var o reportOptions
+	cmd := &cobra.Command{
+		Use:   "report [flags] DIR...",
+		Short: "Look at a result again, in another format or with other stages",
+		Long: `Write the results of earlier runs in a format (trace list formats). With
+--stages the recorded events are read again and their time is named by other
+rules; nothing is measured again, and no privilege is needed.`,
+		Example: `  trace report DIR
+  trace report DIR --format pprof --out wall.pb.gz
+  trace report DIR --stages my.stages.yaml --format md`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("%s takes at least one result folder", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return report(cmd.Context(), args, &o, term) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.format, "format", "table", "format to write (trace list formats)")
+	flags.StringVarP(&o.out, "out", "o", "", "file to write to (default: stdout)")
+	flags.StringArrayVar(&o.stages, "stages", nil, "stage file to use instead of the result's own (repeatable)")
+	flags.BoolVar(&o.wide, "wide", false, "every column and every row")
+	return cmd
+}
+
+func report(ctx context.Context, args []string, o *reportOptions, term *terminal) error {
+	f, err := reports.Lookup(o.format)
+	if err != nil {
+		return usageError{err}
+	}
+	if f.Binary && len(args) > 1 {
+		return usagef("format %s takes one result folder, got %d", f.Name, len(args))
+	}
+	var inputs []*reports.Input
+	for _, dir := range args {
+		in, err := o.input(dir, f, term)
+		if err != nil {
+			return fmt.Errorf("%s: %w", dir, err)
+		}
+		in.Wide = o.wide
+		inputs = append(inputs, in)
+	}
+	out := &output{format: f, file: o.out}
+	if err := out.open(term); err != nil {
+		return err
+	}
+	defer out.discard()
+	for _, in := range inputs {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := out.add(out.input(*in, term)); err != nil {
+			return err
+		}
+	}
+	return out.commit()
+}
+
+// input reads a result folder. The recording is touched only when it is
+// needed.
+func (o *reportOptions) input(dir string, f reports.Format, term *terminal) (*reports.Input, error) {
+	s, err := readStored(dir)
+	if err != nil {
+		return nil, err
+	}
+	in := &reports.Input{Result: s.result}
+	if len(o.stages) == 0 && !f.NeedsOperations && !s.bare {
+		return in, nil
+	}
+	events, err := s.events()
+	if err != nil {
+		return nil, err
+	}
+	set, err := o.set(s)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := readFacts(events)
+	if err != nil {
+		return nil, err
+	}
+	opt := analysis.Options{Settle: tracer.Time(facts.SettleNs)}
+	other := set.Hash != s.result.StageSet.Hash
+	if other && len(o.stages) == 0 {
+		fmt.Fprintf(term.err, "trace: %s was made with other rules for stages %s; its time is named by those of this version\n",
+			printable(dir, false), printable(s.result.StageSet.Name, false))
+	}
+	if other || s.bare {
+		if in.Result, err = reanalyse(events, s.result, set, opt); err != nil {
+			return nil, err
+		}
+	}
+	in.Operations = operations(events, set, opt)
+	return in, nil
+}
+
+func (o *reportOptions) set(s *stored) (*stage.Set, error) {
+	if len(o.stages) == 0 {
+		return storedStages(s.dir, s.result)
+	}
+	return loadStages(o.stages, builtinSets(s.result))
+}
