@@ -322,3 +322,15 @@ func TrimSuffix(name string) string {
 	}
 	return name[:cut]
 }
+
+// CheckKernel says whether this process may see the addresses of the kernel's
+// functions: nil, or a tracer.UnsupportedError. It reads a small part.
+func CheckKernel() error {
+	f, err := os.Open("/proc/kallsyms")
+	if err != nil {
+		return unsupportedKallsyms("a readable /proc/kallsyms", err)
+	}
+	defer f.Close()
+	_, err = parseKallsyms(io.LimitReader(f, 64<<10))
+	return err
+}
