@@ -139,42 +139,41 @@ type samples struct {
 // collect gathers what counts, by target in order of appearance.
 func collect(r *Result) []*samples {
 	var out []*samples
-	of := func(target string) *samples {
-		for _, s := range out {
-			if s.target == target {
-				return s
+	for _, target := range targetsOf(r) {
+		s := &samples{target: target, stages: map[string][]float64{}}
+		ops := counted(r, target)
+		for k, op := range ops {
+			s.traced = append(s.traced, float64(op.WallNs))
+			for _, st := range op.Stages {
+				if s.stages[st.Name] == nil {
+					s.stages[st.Name] = make([]float64, len(ops))
+				}
+				s.stages[st.Name][k] += float64(st.Ns)
 			}
 		}
-		s := &samples{target: target, stages: map[string][]float64{}}
+		for i := range r.Untraced {
+			if u := &r.Untraced[i]; u.Target == target && !u.Failed {
+				s.untraced = append(s.untraced, float64(u.WallNs))
+			}
+		}
 		out = append(out, s)
-		return s
-	}
-	for i := range r.Operations {
-		op := &r.Operations[i]
-		s := of(op.Target)
-		if op.Failed || op.Incomplete || op.LostEvents > 0 {
-			continue
-		}
-		for _, st := range op.Stages {
-			v := s.stages[st.Name]
-			v = append(v, make([]float64, len(s.traced)+1-len(v))...)
-			v[len(s.traced)] += float64(st.Ns)
-			s.stages[st.Name] = v
-		}
-		s.traced = append(s.traced, float64(op.WallNs))
-	}
-	for i := range r.Untraced {
-		if u := &r.Untraced[i]; !u.Failed {
-			s := of(u.Target)
-			s.untraced = append(s.untraced, float64(u.WallNs))
-		}
-	}
-	for _, s := range out {
-		for name, v := range s.stages {
-			s.stages[name] = append(v, make([]float64, len(s.traced)-len(v))...)
-		}
 	}
 	return out
+}
+
+// counted are the traced operations of a target that can stand for it: the
+// rule of the summary, but never failed or incomplete ones for want of others.
+func counted(r *Result, target string) []*OperationResult {
+	var ops []*OperationResult
+	for i := range r.Operations {
+		if op := &r.Operations[i]; op.Target == target && !op.Failed && !op.Incomplete && op.LostEvents == 0 {
+			ops = append(ops, op)
+		}
+	}
+	if coldFirst(ops) {
+		ops = ops[1:]
+	}
+	return ops
 }
 
 // pairTargets matches by name; a single target on each side is compared
@@ -242,7 +241,7 @@ func padded(s *samples, name string) []float64 {
 }
 
 func delta(name string, base, next []float64) Delta {
-	d := Delta{Name: name, Base: distribution(base), New: distribution(next), PValue: stats.Test(base, next)}
+	d := Delta{Name: name, Base: describe(base), New: describe(next), PValue: stats.Test(base, next)}
 	d.Difference = d.New.Median - d.Base.Median
 	if r, ok := stats.Ratio(next, base); ok {
 		d.Ratio, d.RatioLo, d.RatioHi = &r.Ratio, r.Lo, r.Hi
@@ -263,8 +262,4 @@ func (d *Delta) judge() {
 	default:
 		d.Verdict, d.Significant = VerdictFaster, true
 	}
-}
-
-func distribution(values []float64) Distribution {
-	return Distribution(stats.Describe(values))
 }

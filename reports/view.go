@@ -1,0 +1,289 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"stagetrace/analysis"
+)
+
+// Names of the two rows that every stage table has: time that no rule claims,
+// and time whose cause was not seen.
+const (
+	otherStage   = analysis.StageOther
+	unknownStage = analysis.StageUnknown
+)
+
+// foldBelow is the share under which stages are folded into one row, unless
+// everything is asked for.
+const foldBelow = 0.001
+
+// stageRow is one row of a stage table.
+type stageRow struct {
+	analysis.StageSummary
+	Share  int // hundredths of a percent; those of a table add up to 10000
+	Folded int // > 0: the row stands for so many small stages, medians are not given
+}
+
+// targetView is what table, Markdown and page show of one target.
+type targetView struct {
+	*analysis.Summary
+	Rows  []stageRow
+	Total int // of Share: 10000, or 0 without operations
+	Unit  timeUnit
+}
+
+func views(r *analysis.Result, all bool) []targetView {
+	out := make([]targetView, len(r.Summary))
+	for i := range r.Summary {
+		out[i] = view(&r.Summary[i], all)
+	}
+	return out
+}
+
+func view(s *analysis.Summary, all bool) targetView {
+	v := targetView{Summary: s, Unit: columnUnit(max(s.Traced.Median, s.Wall.Median))}
+	named, last := []analysis.StageSummary{}, [2]analysis.StageSummary{{Name: otherStage}, {Name: unknownStage}}
+	var folded []analysis.StageSummary
+	for _, st := range s.Stages {
+		switch {
+		case st.Name == otherStage:
+			last[0] = st
+		case st.Name == unknownStage:
+			last[1] = st
+		case !all && st.Share < foldBelow:
+			folded = append(folded, st)
+		default:
+			named = append(named, st)
+		}
+	}
+	if len(folded) == 1 { // a row for one stage says more by its name
+		named, folded = append(named, folded[0]), nil
+	}
+	for _, st := range named {
+		v.Rows = append(v.Rows, stageRow{StageSummary: st})
+	}
+	if len(folded) > 0 {
+		v.Rows = append(v.Rows, foldRows(folded))
+	}
+	v.Rows = append(v.Rows, stageRow{StageSummary: last[0]}, stageRow{StageSummary: last[1]})
+	fractions := make([]float64, len(v.Rows))
+	for i, r := range v.Rows {
+		fractions[i] = r.StageSummary.Share
+	}
+	for i, n := range shares(fractions) {
+		v.Rows[i].Share = n
+		v.Total += n
+	}
+	return v
+}
+
+func foldRows(small []analysis.StageSummary) stageRow {
+	row := stageRow{Folded: len(small)}
+	row.Name = fmt.Sprintf("(%d stages under %s)", len(small), percent(foldBelow))
+	for _, st := range small {
+		row.StageSummary.Share += st.Share
+		row.Mean += st.Mean
+		row.RunningNs += st.RunningNs
+		row.RunnableNs += st.RunnableNs
+		row.BlockedNs += st.BlockedNs
+		row.OffPathNs += st.OffPathNs
+		row.Count += st.Count
+	}
+	return row
+}
+
+// wait is one reason for being blocked and its share of the stage's time.
+type wait struct {
+	Reason string
+	Share  float64
+}
+
+// topWaits are the n largest wait reasons of a stage of at least 5 % of it.
+func topWaits(st *analysis.StageSummary, n int) []wait {
+	if st.Mean <= 0 {
+		return nil
+	}
+	keys := slices.SortedFunc(maps.Keys(st.Waits), func(a, b string) int {
+		return cmp.Or(cmp.Compare(st.Waits[b], st.Waits[a]), cmp.Compare(a, b))
+	})
+	var out []wait
+	for _, k := range keys {
+		share := min(float64(st.Waits[k])/st.Mean, 1)
+		if len(out) == n || share < 0.05 {
+			break
+		}
+		out = append(out, wait{k, share})
+	}
+	return out
+}
+
+func waitText(st *analysis.StageSummary, n int, clean func(string) string) string {
+	parts := []string{}
+	for _, w := range topWaits(st, n) {
+		parts = append(parts, clean(w.Reason)+" "+percent(w.Share))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// endToEnd is the answer in words: median, interval, tail and count.
+func endToEnd(d *analysis.Distribution, untraced bool, dots string) string {
+	how := "traced"
+	if untraced {
+		how = "untraced"
+	}
+	if d.N == 0 {
+		return "no operation that counts"
+	}
+	if d.N == 1 {
+		return fmt.Sprintf("%s  (n = 1, %s)", duration(d.Median), how)
+	}
+	s := "median " + duration(d.Median)
+	if iv := durationInterval(d.Lo, d.Hi, dots); iv != "" {
+		s += " (" + iv + ")"
+	}
+	return s + fmt.Sprintf("  p95 %s  p99 %s  n = %d, %s", tail(d.P95, d.N, 20), tail(d.P99, d.N, 100), d.N, how)
+}
+
+// tail says when a percentile is nothing but the largest value seen.
+func tail(v float64, n, need int) string {
+	if n >= need {
+		return duration(v)
+	}
+	return fmt.Sprintf("%s (= max, n = %d)", duration(v), n)
+}
+
+func durationInterval(lo, hi *float64, dots string) string {
+	if lo == nil || hi == nil {
+		return ""
+	}
+	return duration(*lo) + dots + duration(*hi)
+}
+
+// losses are the sentences about what is missing in a result; every format
+// shows them.
+func losses(r *analysis.Result) []string {
+	var out []string
+	n := len(r.Operations)
+	if r.Totals.Incomplete {
+		out = append(out, "Incomplete: the run or its recording did not come to its end; figures cover what was recorded.")
+	}
+	tainted := 0
+	for i := range r.Operations {
+		if r.Operations[i].LostEvents > 0 || r.Operations[i].Incomplete {
+			tainted++
+		}
+	}
+	if r.Totals.LostEvents > 0 || tainted > 0 {
+		out = append(out, fmt.Sprintf("Lost: %d events; of %[3]d traced operations %[2]s incomplete, and left out of the statistics where there are others.", r.Totals.LostEvents, verb(tainted), n))
+	}
+	if r.Totals.Failed > 0 {
+		out = append(out, fmt.Sprintf("Failed: %d of %d operations (last exit code %d).", r.Totals.Failed, n+len(r.Untraced), r.Totals.ExitCode))
+	}
+	return out
+}
+
+func verb(n int) string {
+	if n == 1 {
+		return "1 is"
+	}
+	return fmt.Sprintf("%d are", n)
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// tracingCost is the sentence on what measuring cost one target.
+func tracingCost(s *analysis.Summary, dots string) string {
+	if s.Overhead == nil {
+		return "not measured: there are no untraced operations to compare with"
+	}
+	o := s.Overhead
+	text := fmt.Sprintf("traced operations took %sx the untraced time", digits(o.Ratio))
+	if o.Lo != nil && o.Hi != nil {
+		text += fmt.Sprintf(" (%s%s%s)", digits(*o.Lo), dots, digits(*o.Hi))
+	}
+	return text
+}
+
+// recordingCost is the sentence on the recording as a whole.
+func recordingCost(r *analysis.Result) string {
+	f := &r.Recording
+	parts := []string{plural(int(f.Events), "event", "events")}
+	if f.Samples > 0 {
+		parts = append(parts, plural(int(f.Samples), "CPU sample", "CPU samples"))
+	}
+	if r.Totals.LostEvents == 0 {
+		parts = append(parts, "none lost")
+	} else {
+		parts = append(parts, fmt.Sprintf("%d lost", r.Totals.LostEvents))
+	}
+	if f.ProgramRunNs > 0 {
+		parts = append(parts, "kernel programs ran "+duration(float64(f.ProgramRunNs)))
+		if f.RecordedNs > 0 {
+			parts[len(parts)-1] += " of " + duration(float64(f.RecordedNs)) + " recorded"
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// title says what was measured.
+func title(r *analysis.Result, clean func(string) string) string {
+	t := clean(r.Workload)
+	if t == "" {
+		t = "run"
+	}
+	if len(r.Command) > 0 {
+		t += ": " + clean(fit(Clean(strings.Join(r.Command, " ")), 200, "..."))
+	}
+	var ps []string
+	for _, k := range slices.Sorted(maps.Keys(r.Params)) {
+		ps = append(ps, clean(k)+"="+clean(r.Params[k]))
+	}
+	if len(ps) > 0 {
+		t += "  (" + strings.Join(ps, ", ") + ")"
+	}
+	if r.Label != "" {
+		t += "  [" + clean(r.Label) + "]"
+	}
+	return t
+}
+
+func hostText(r *analysis.Result, clean func(string) string) string {
+	h := &r.Host
+	parts := []string{}
+	for _, p := range []string{h.Name, h.OS, h.Kernel, h.Machine, h.CPU} {
+		if p != "" {
+			parts = append(parts, clean(p))
+		}
+	}
+	if h.CPUs > 0 {
+		parts = append(parts, plural(h.CPUs, "CPU", "CPUs"))
+	}
+	if h.Memory > 0 {
+		parts = append(parts, fmt.Sprintf("%.1f GiB", float64(h.Memory)/(1<<30)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// offPathNs is the time of a row of Summary.OffPath: its median, or what the
+// row says apart.
+func offPathNs(st *analysis.StageSummary) float64 {
+	return max(st.Median, st.OffPathNs)
+}
+
+// ratioToFirst is a target's median over the first one's; "" when there is none.
+func ratioToFirst(vs []targetView, i int) string {
+	first := vs[0].Wall.Median
+	if i == 0 || first <= 0 || vs[i].Wall.N == 0 || vs[0].Wall.N == 0 {
+		return ""
+	}
+	return digits(vs[i].Wall.Median/first) + "x"
+}
