@@ -41,29 +41,22 @@ func (p Plan) blocks(recorded bool) []block {
 		list = append(list, block{traced: recorded, warmup: true, size: p.Warmup})
 	}
 	k := p.blockSize()
-	traced, untraced := 0, 0 // operations laid out so far
-	first := true            // the kind that begins the next pair
-	for traced < p.Runs || untraced < p.Untraced {
-		t := first
-		// Compare traced/Runs with untraced/Untraced without dividing.
-		if a, b := traced*p.Untraced, untraced*p.Runs; a != b {
-			t = a < b
-		} else {
-			first = !first
+	traced, untraced := p.Blocks()
+	t, u := 0, 0  // blocks laid out so far
+	even := false // how the next tie is decided
+	for t < traced || u < untraced {
+		// The kind whose next block has its middle earlier in its own row,
+		// (t+1/2)/traced against (u+1/2)/untraced.
+		a, b := (2*t+1)*untraced, (2*u+1)*traced
+		if a == b {
+			even = !even
 		}
-		if traced >= p.Runs {
-			t = false
-		} else if untraced >= p.Untraced {
-			t = true
-		}
-		if t {
-			n := min(k, p.Runs-traced)
-			list = append(list, block{traced: true, size: n})
-			traced += n
+		if a < b || a == b && even {
+			list = append(list, block{traced: true, size: min(k, p.Runs-t*k)})
+			t++
 		} else {
-			n := min(k, p.Untraced-untraced)
-			list = append(list, block{size: n})
-			untraced += n
+			list = append(list, block{size: min(k, p.Untraced-u*k)})
+			u++
 		}
 	}
 	return list

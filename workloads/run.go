@@ -113,7 +113,11 @@ type targetState struct {
 }
 
 func (r *runner) run(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, r.cleanup(ctx)) }()
+	defer func() {
+		if failed := r.cleanup(ctx); failed != nil {
+			err = errors.Join(err, failed)
+		}
+	}()
 	defer func() {
 		if v := recover(); v != nil {
 			stack := make([]byte, 64<<10)
