@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"slices"
 	"strings"
 
 	"charm.land/lipgloss/v2"
@@ -8,9 +9,10 @@ import (
 
 // column is one column of a grid of text.
 type column struct {
-	head  string
-	right bool
-	limit int // widest a cell may be; 0: any
+	head     string
+	right    bool
+	limit    int  // widest a cell may be; 0: any
+	optional bool // left out where it does not fit
 }
 
 // line is a row: its cells, an optional style, and text under it. The texts
@@ -52,6 +54,19 @@ func (g *grid) width() int {
 		n += w
 	}
 	return n
+}
+
+// fitTo leaves optional columns out, from the right, until a row fits.
+func (g *grid) fitTo(width int) {
+	for i := len(g.cols) - 1; i >= 0 && g.width() > width; i-- {
+		if !g.cols[i].optional {
+			continue
+		}
+		g.cols = slices.Delete(g.cols, i, i+1)
+		for j := range g.lines {
+			g.lines[j].cells = slices.Delete(g.lines[j].cells, i, i+1)
+		}
+	}
 }
 
 // write appends the grid to b; head styles the heading, detail the texts under rows.

@@ -48,7 +48,7 @@ type pageFact struct{ Name, Value string }
 
 type pageTarget struct {
 	Name, Median, Interval, P95, P99, N, Ratio string
-	EndToEnd, Traced, Largest, Cost            string
+	EndToEnd, Traced, Cold, Largest, Cost      string
 	Unit, Total, TotalMedian, TotalInterval    string
 	Stages                                     []pageStage
 	OffPath                                    []pageOff
@@ -108,7 +108,7 @@ func pageOfTarget(r *analysis.Result, vs []targetView, i int) pageTarget {
 	v := &vs[i]
 	d, u := &v.Wall, v.Unit
 	t := pageTarget{Name: orNone(Clean(v.Target)), N: strconv.Itoa(d.N), Ratio: ratioToFirst(vs, i), EndToEnd: endToEnd(d, v.Untraced, " – "),
-		Cost: tracingCost(v.Summary, " – "), Unit: u.name, Total: hundredths(v.Total)}
+		Cost: tracingCost(v.Summary, " – "), Cold: coldStart(v.Summary), Unit: u.name, Total: hundredths(v.Total)}
 	if i == 0 {
 		t.Ratio = "1"
 	}
@@ -124,9 +124,7 @@ func pageOfTarget(r *analysis.Result, vs []targetView, i int) pageTarget {
 	if v.N == 0 {
 		return t
 	}
-	if v.Untraced {
-		t.Traced = endToEnd(&v.Traced, false, " – ")
-	}
+	t.Traced = ofTraced(v.Summary, " – ")
 	t.TotalMedian, t.TotalInterval = u.cell(v.Traced.Median), u.interval(v.Traced.Lo, v.Traced.Hi, " – ")
 	t.stages(v)
 	return t

@@ -75,6 +75,12 @@ func (m *markdownWriter) target(v *targetView) {
 		m.line("")
 		return
 	}
+	for _, l := range []string{ofTraced(v.Summary, " .. "), coldStart(v.Summary)} {
+		if l != "" {
+			m.line("%s", l)
+			m.line("")
+		}
+	}
 	u := v.Unit
 	m.row("share", "stage", "median "+u.name, "95 % interval", "running", "runnable", "blocked", "off path", "count", "blocked on")
 	m.row("--:", ":--", "--:", ":-:", "--:", "--:", "--:", "--:", "--:", ":--")

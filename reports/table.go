@@ -97,7 +97,7 @@ func (t *tableWriter) targets(vs []targetView) {
 	u := columnUnit(widest)
 	g := t.grid(
 		column{head: "target", limit: max(8, t.width/3)}, column{head: "median " + u.name, right: true},
-		column{head: "95 % interval", right: true}, column{head: "n", right: true}, column{head: "ratio", right: true})
+		column{head: "95 % interval", right: true, optional: true}, column{head: "n", right: true, optional: true}, column{head: "ratio", right: true})
 	for i := range vs {
 		d := &vs[i].Wall
 		ratio := ratioToFirst(vs, i)
@@ -106,6 +106,7 @@ func (t *tableWriter) targets(vs []targetView) {
 		}
 		g.lines = append(g.lines, line{cells: []string{Clean(vs[i].Target), u.cell(d.Median), u.interval(d.Lo, d.Hi, t.dots), count(float64(d.N)), ratio}})
 	}
+	g.fitTo(t.width)
 	g.write(&t.b, t.dim, t.dim)
 }
 
@@ -119,9 +120,8 @@ func (t *tableWriter) target(v *targetView) {
 		name = "(no name)"
 	}
 	t.text(fit(name, max(t.width/2, 12), t.ellipsis)+": "+endToEnd(&v.Wall, v.Untraced, t.dots), t.bold, "", "  ")
-	if v.Untraced && v.Traced.N > 0 {
-		t.text("stages are of the "+plural(v.Traced.N, "traced operation", "traced operations")+": "+endToEnd(&v.Traced, false, t.dots), t.dim, "  ", "  ")
-	}
+	t.text(ofTraced(v.Summary, t.dots), t.dim, "  ", "  ")
+	t.text(coldStart(v.Summary), t.warn, "  ", "  ")
 	if v.N == 0 {
 		t.text("no stages: no traced operation counts", nil, "  ", "  ")
 		return
@@ -193,17 +193,34 @@ func (t *tableWriter) narrow(v *targetView) *grid {
 		if row.OffPathNs > 0 {
 			more = append(more, "off path "+off)
 		}
-		if row.Count > 1 && row.Share > 0 {
-			more = append(more, count(row.Count)+"x")
-		}
-		detail := strings.Join(more, "; ")
-		if detail != "" {
-			detail = fit("        "+t.bars(row.Share, 0)+detail, t.width-2, t.ellipsis)
+		detail := ""
+		if len(more) > 0 {
+			if row.Count > 1 {
+				more = append(more, count(row.Count)+"x")
+			}
+			detail = fit("        "+strings.Join(more, "; "), t.width-2, t.ellipsis)
 		}
 		g.lines = append(g.lines, line{cells: []string{hundredths(row.Share), Clean(row.Name), m, iv, run, rq, bl}, detail: detail})
 	}
 	g.lines = append(g.lines, line{style: t.bold, cells: []string{hundredths(v.Total), "total", v.Unit.cell(v.Traced.Median), v.Unit.interval(v.Traced.Lo, v.Traced.Hi, t.dots), "", "", ""}})
+	t.addBars(g, v)
 	return g
+}
+
+// addBars draws the shares at the end of the lines, if there is room.
+func (t *tableWriter) addBars(g *grid, v *targetView) {
+	room := min(t.width-g.width()-len(g.gap), 12)
+	if t.bar == nil || room < 5 {
+		return
+	}
+	g.cols = append(g.cols, column{limit: room})
+	for i := range g.lines {
+		bar := ""
+		if i < len(v.Rows) {
+			bar = t.bars(v.Rows[i].Share, room)
+		}
+		g.lines[i].cells = append(g.lines[i].cells, bar)
+	}
 }
 
 func (t *tableWriter) tiny(v *targetView) *grid {
@@ -234,12 +251,13 @@ func (t *tableWriter) offPath(v *targetView) {
 		return
 	}
 	u := v.Unit
-	g := t.grid(column{head: "off the path", limit: max(8, min(32, t.width-44))}, column{head: u.name, right: true}, column{head: "CPU", right: true},
-		column{head: "after end", right: true}, column{head: "count", right: true})
+	g := t.grid(column{head: "off the path", limit: max(8, min(32, t.width-44))}, column{head: u.name, right: true}, column{head: "CPU", right: true, optional: true},
+		column{head: "after end", right: true, optional: true}, column{head: "count", right: true, optional: true})
 	for i := range v.OffPath {
 		st := &v.OffPath[i]
 		g.lines = append(g.lines, line{cells: []string{Clean(st.Name), u.cell(offPathNs(st)), u.cell(st.CPUNs), u.cell(st.AfterEndNs), count(st.Count)}})
 	}
+	g.fitTo(t.width)
 	t.b.WriteString("\n")
 	g.write(&t.b, t.dim, t.dim)
 	t.b.WriteString("\n")

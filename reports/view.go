@@ -138,14 +138,41 @@ func endToEnd(d *analysis.Distribution, untraced bool, dots string) string {
 	if d.N == 0 {
 		return "no operation that counts"
 	}
-	if d.N == 1 {
-		return fmt.Sprintf("%s  (n = 1, %s)", duration(d.Median), how)
-	}
 	s := "median " + duration(d.Median)
 	if iv := durationInterval(d.Lo, d.Hi, dots); iv != "" {
 		s += " (" + iv + ")"
 	}
-	return s + fmt.Sprintf("  p95 %s  p99 %s  n = %d, %s", tail(d.P95, d.N, 20), tail(d.P99, d.N, 100), d.N, how)
+	switch {
+	case d.N == 1:
+		s = duration(d.Median) + ", n = 1"
+	case d.N < 20:
+		s += fmt.Sprintf(", p95 and p99 %s (= max, n = %d)", duration(d.Max), d.N)
+	case d.N < 100:
+		s += fmt.Sprintf(", p95 %s, p99 %s", duration(d.P95), tail(d.P99, d.N, 100))
+	default:
+		s += fmt.Sprintf(", p95 %s, p99 %s, n = %d", duration(d.P95), duration(d.P99), d.N)
+	}
+	return s + ", " + how
+}
+
+// ofTraced says what the stages add up to when the answer is of other operations.
+func ofTraced(s *analysis.Summary, dots string) string {
+	if !s.Untraced || s.Traced.N == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("stages are of %s: median %s", plural(s.Traced.N, "traced operation", "traced operations"), duration(s.Traced.Median))
+	if iv := durationInterval(s.Traced.Lo, s.Traced.Hi, dots); iv != "" {
+		text += " (" + iv + ")"
+	}
+	return text
+}
+
+// coldStart is the sentence about a first operation that is apart from the rest.
+func coldStart(s *analysis.Summary) string {
+	if !s.ColdFirst {
+		return ""
+	}
+	return fmt.Sprintf("the first operation took %s: a cold start, not in the statistics", duration(float64(s.FirstNs)))
 }
 
 // tail says when a percentile is nothing but the largest value seen.
