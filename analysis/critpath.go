@@ -45,6 +45,9 @@ func (w *walker) walk(th tracer.TaskID, lo, hi tracer.Time, root bool, link int3
 		case tracer.StateRunning:
 			w.running(th, a, hi, link)
 			hi = a
+			if s.wake >= 0 && a == s.start { // before its exec this task was another thread
+				th = w.tr.Events[s.wake].Peer
+			}
 		case tracer.StateRunnable:
 			w.emit(w.runnable(th, s, a, hi, link))
 			hi = a
@@ -114,6 +117,9 @@ func (w *walker) cause(th tracer.TaskID, s *interval, seg *Segment) (tracer.Task
 		return 0, LeafHeld
 	}
 	if seg.Wait >= 0 && w.set.Waits[seg.Wait].Terminal {
+		if seg.Wait == w.waits.leaf[LeafTimer] {
+			return 0, LeafTimer
+		}
 		return 0, LeafTerminal
 	}
 	if s.wake < 0 {

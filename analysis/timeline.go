@@ -15,7 +15,7 @@ const lateWake tracer.Time = 100_000
 // interval.
 type interval struct {
 	start tracer.Time
-	wake  int32           // of a blocked one: the event that ended it; -1 none was seen
+	wake  int32           // of a blocked one: the event that ended it; of a running one: the exec by which a thread took this task over; -1 none
 	by    tracer.TaskID   // who got the CPU when the task lost it
 	stack tracer.StackID  // of a blocked one: where it slept
 	sys   tracer.StringID // system call it was in when it lost the CPU
@@ -63,7 +63,7 @@ func newTimeline(tr *tracer.Trace) *timeline {
 		case tracer.KindExec:
 			if e.Peer > 0 && e.Peer != e.Task && e.Task > 0 { // a thread took its leader's place
 				tl.add(e.Peer, interval{start: e.Time, state: tracer.StateDead, wake: -1})
-				tl.add(e.Task, interval{start: e.Time, state: tracer.StateRunning, wake: -1})
+				tl.add(e.Task, interval{start: e.Time, state: tracer.StateRunning, wake: int32(i)})
 			}
 		case tracer.KindStatus:
 			if e.Task > 0 && tl.used[e.Task] == 0 {
@@ -151,7 +151,8 @@ func (tl *timeline) switchIn(e *tracer.Event, cur []taskCursor) {
 	if p := tl.last(e.Peer); p != nil && p.state == tracer.StateBlocked && p.wake < 0 {
 		switch {
 		case c.late >= 0:
-			p.wake = c.late
+			// The waker found it on its way to sleep: it was runnable again at once.
+			p.wake, p.state = c.late, tracer.StateRunnable
 		case !tl.lostIn(p.start, e.Time) && p.start > tl.tr.Meta.Begin:
 			// Nothing woke it and nothing was lost: it never left the run
 			// queue (a signal was pending, the condition already held).
