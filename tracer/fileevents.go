@@ -1,9 +1,6 @@
 package tracer
 
-import (
-	"encoding/binary"
-	"slices"
-)
+import "encoding/binary"
 
 // eventsPerFrame is how many events share a frame: enough for the columns to
 // compress, few enough to bound the memory that writing and reading needs.
@@ -201,6 +198,24 @@ type eventDecoder struct {
 	columns [colCount]column
 	shapes  []shape
 	cpus    cpuStates
+	expect  uint64 // events of the whole trace, by its first frame
+}
+
+// grow makes room for n more events. The file is believed as to how many
+// there will be only up to twice what has come.
+func (c *eventDecoder) grow(events []Event, n int) []Event {
+	need := len(events) + n
+	if need <= cap(events) {
+		return events
+	}
+	if double := 2 * need; c.expect <= uint64(double) {
+		need = max(need, int(c.expect))
+	} else {
+		need = double
+	}
+	grown := make([]Event, len(events), need)
+	copy(grown, events)
+	return grown
 }
 
 // decode reads the payload of one frame and appends its events.
@@ -220,7 +235,7 @@ func (c *eventDecoder) decode(d *decoder, events []Event) []Event {
 		return events
 	}
 	clear(c.cpus)
-	events = slices.Grow(events, n)
+	events = c.grow(events, n)
 	last := Time(0)
 	for ; n > 0; n-- {
 		id := c.columns[colShape].next()

@@ -36,7 +36,7 @@ var fileTables = []fileTable{
 // WriteTrace writes one trace, whole. What it refers to must lie within its
 // tables, or the reader will refuse it.
 func (w *Writer) WriteTrace(t *Trace) error {
-	w.raw = encodeMeta(w.raw[:0], &t.Meta)
+	w.raw = binary.AppendUvarint(encodeMeta(w.raw[:0], &t.Meta), uint64(len(t.Events)))
 	if err := w.frame(frameTrace); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (r *Reader) trace() (*Trace, error) {
 	t := &Trace{}
 	d := decoder{buf: r.raw}
 	d.meta(&t.Meta)
-	var ev eventDecoder
+	ev := eventDecoder{expect: d.uint()}
 	for d.err == nil {
 		typ, err := r.frame()
 		if err == io.EOF {
