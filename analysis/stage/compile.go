@@ -12,6 +12,7 @@ import (
 // rule is a compiled rule of a stage: every condition that is set must hold.
 type rule struct {
 	stage       ID
+	file        int       // which of the set's files it stands in
 	after       int       // rules from here on come after the list that this one stands in
 	actor       actorCond // role, not-role, task, exe, cgroup
 	states      uint8     // bit per tracer.TaskState; 0: any
@@ -232,7 +233,7 @@ func (c *compiler) roleRule(f *File, d *ruleDef, id RoleID) roleRule {
 	return r
 }
 
-func (c *compiler) compileStages(f *File, defs []def) {
+func (c *compiler) compileStages(f *File, file int, defs []def) {
 	first := len(c.set.rules)
 	for _, d := range defs {
 		for i := range d.rules {
@@ -240,7 +241,7 @@ func (c *compiler) compileStages(f *File, defs []def) {
 		}
 	}
 	for i := first; i < len(c.set.rules); i++ {
-		c.set.rules[i].after = len(c.set.rules)
+		c.set.rules[i].after, c.set.rules[i].file = len(c.set.rules), file
 	}
 }
 

@@ -79,7 +79,7 @@ func (m *Matcher) Stage(s *Situation) ID {
 	}
 	m.evals++
 	q := question{s: s, actor: m.actor(s.Actor), stack: m.frames.bits(s.Stack)}
-	id := m.first(&q, 0)
+	id := m.first(&q, 0, -1)
 	m.memo.put(s, h, id)
 	return id
 }
@@ -93,30 +93,31 @@ type question struct {
 }
 
 type answer struct {
-	after int
-	id    ID
+	after, file int
+	id          ID
 }
 
-// first gives the stage of the first rule, from an index on, that holds.
-func (m *Matcher) first(q *question, from int) ID {
+// first gives the stage of the first rule, from an index on and not of one of
+// the files, that holds.
+func (m *Matcher) first(q *question, from, except int) ID {
 	rules := m.set.rules
 	for i := from; i < len(rules); i++ {
-		if m.holds(&rules[i], q) {
+		if rules[i].file != except && m.holds(&rules[i], q) {
 			return rules[i].stage
 		}
 	}
 	return NoStage
 }
 
-// base is what the rules after the list of a rule would say.
-func (m *Matcher) base(q *question, after int) ID {
+// base is what the sets that come after a rule's own would say.
+func (m *Matcher) base(q *question, r *rule) ID {
 	for _, a := range q.later {
-		if a.after == after {
+		if a.after == r.after && a.file == r.file {
 			return a.id
 		}
 	}
-	id := m.first(q, after)
-	q.later = append(q.later, answer{after, id})
+	id := m.first(q, r.after, r.file)
+	q.later = append(q.later, answer{r.after, r.file, id})
 	return id
 }
 
@@ -182,7 +183,7 @@ func (m *Matcher) insteadHolds(r *rule, q *question) bool {
 	if r.instead == nil {
 		return true
 	}
-	id := m.base(q, r.after)
+	id := m.base(q, r)
 	if id == NoStage {
 		return r.insteadNone
 	}

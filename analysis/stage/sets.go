@@ -187,11 +187,11 @@ func compose(files []*File, asked []string) (*Set, error) {
 	c.names(files)
 	c.compileWaits(files)
 	c.compileRoles(files)
-	for _, f := range files {
-		c.compileStages(f, f.stages)
+	for i, f := range files {
+		c.compileStages(f, i, f.stages)
 	}
-	for _, f := range files {
-		c.compileStages(f, f.fallback)
+	for i, f := range files {
+		c.compileStages(f, i, f.fallback)
 	}
 	if err := c.errors.err(); err != nil {
 		return nil, err
