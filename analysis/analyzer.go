@@ -166,7 +166,7 @@ func (an *Analyzer) Add(tr *tracer.Trace, visit func(*Operation) error) error {
 		}
 		if !op.Warmup {
 			an.ops = append(an.ops, op.OperationResult)
-			an.addProcesses(a, op, m)
+			an.addProcesses(a, op, p, m)
 			an.totals.LostEvents += op.LostEvents
 			an.totals.Incomplete = an.totals.Incomplete || op.Incomplete
 		}
@@ -213,14 +213,17 @@ func (a *traceAnalysis) operation(p pair, opt Options) (op *Operation, m *marks,
 	return op, m, nil
 }
 
+// lostDuring counts the events lost in an operation. A loss is reported by the
+// next event of its CPU, so the first report after the end may be about it.
 func (a *traceAnalysis) lostDuring(begin, end tracer.Time) (n uint64) {
-	ev := a.tr.Events
-	for i := sort.Search(len(ev), func(i int) bool { return ev[i].Time >= begin }); i < len(ev); i++ {
-		if ev[i].Kind == tracer.KindLost {
-			n += uint64(ev[i].Value)
+	late := map[int16]bool{}
+	for _, i := range a.tl.lostEvents {
+		e := &a.tr.Events[i]
+		if e.Time >= begin && !late[e.CPU] {
+			n += uint64(e.Value)
 		}
-		if ev[i].Time > end && ev[i].Kind == tracer.KindLost {
-			break // the first report after the end may speak of losses before it
+		if e.Time > end {
+			late[e.CPU] = true
 		}
 	}
 	return n

@@ -47,7 +47,7 @@ func union(a, b []string) []string {
 
 // addProcesses notes who took part in an operation: what it created, what its
 // path ran through, and the kernel workers that worked for it.
-func (an *Analyzer) addProcesses(a *traceAnalysis, op *Operation, m *marks) {
+func (an *Analyzer) addProcesses(a *traceAnalysis, op *Operation, p pair, m *marks) {
 	born := map[tracer.TaskID]bool{}
 	for id := range m.forked {
 		if a.tr.Tasks[id].Born > op.End {
@@ -59,9 +59,9 @@ func (an *Analyzer) addProcesses(a *traceAnalysis, op *Operation, m *marks) {
 			born[l] = true
 		}
 	}
-	for i := range a.tr.Events {
+	for i := p.begin; i <= p.end; i++ {
 		e := &a.tr.Events[i]
-		if e.Kind == tracer.KindExec && e.Time >= op.Begin && e.Time <= op.End && born[a.tr.Leader(e.Task)] {
+		if e.Kind == tracer.KindExec && born[a.tr.Leader(e.Task)] {
 			an.totals.Execs++
 		}
 	}

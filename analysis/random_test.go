@@ -55,6 +55,8 @@ func (w *world) step() {
 		w.wake(cpu, cur)
 	case r < 5 && cur > 0 && w.tr.Tasks[cur].Kernel:
 		w.event(tracer.Event{Kind: tracer.KindBegin, Class: tracer.ClassWork, Task: cur, Name: 7, Flow: uint64(w.rng.IntN(5))}, cpu)
+	case r < 6 && cur > 0 && w.tr.Tasks[cur].Kernel:
+		w.event(tracer.Event{Kind: tracer.KindEnd, Class: tracer.ClassWork, Task: cur, Name: 7}, cpu)
 	case r < 6 && cur > 0:
 		w.event(tracer.Event{Kind: tracer.KindSend, Class: tracer.ClassWork, Task: cur, Name: 7, Flow: uint64(w.rng.IntN(5))}, cpu)
 	default:

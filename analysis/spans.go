@@ -80,8 +80,11 @@ func newIndex(tr *tracer.Trace, m *stage.Matcher) *index {
 		switch e.Kind {
 		case tracer.KindBegin, tracer.KindEnd:
 			spans[e.Task]++
-			if e.Kind == tracer.KindBegin && e.Class == tracer.ClassWork {
-				items[e.Task]++
+			if e.Kind == tracer.KindBegin {
+				spans[e.Task]++ // it may close one whose end was lost
+				if e.Class == tracer.ClassWork {
+					items[e.Task]++
+				}
 			}
 		case tracer.KindSample:
 			samples[e.Task]++
@@ -127,7 +130,7 @@ func (x *index) fill(m *stage.Matcher) {
 			}
 		case tracer.KindBegin:
 			st := stacks[e.Task]
-			if e.Class == tracer.ClassSyscall && len(st) > 0 && st[len(st)-1].class == tracer.ClassSyscall {
+			if once := e.Class == tracer.ClassSyscall || e.Class == tracer.ClassWork; once && len(st) > 0 && st[len(st)-1].class == e.Class {
 				st = x.close(e, st, spansNow, len(st)-1) // its end was lost
 			}
 			o := open{class: e.Class, name: e.Name, outer: spansNow[e.Task], item: -1}
@@ -193,9 +196,7 @@ func (x *index) close(e *tracer.Event, st []open, now []stage.SpansID, j int) []
 		}
 	}
 	now[e.Task] = st[j].outer
-	if n := x.points.used[e.Task]; n < x.points.first[e.Task+1]-x.points.first[e.Task] {
-		x.points.add(e.Task, spanPoint{e.Time, st[j].outer})
-	}
+	x.points.add(e.Task, spanPoint{e.Time, st[j].outer})
 	return st[:j]
 }
 

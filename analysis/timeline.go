@@ -26,11 +26,12 @@ type interval struct {
 // timeline is the states of all tasks of a trace. Built in one pass, in
 // memory proportional to the events.
 type timeline struct {
-	tr    *tracer.Trace
-	first []int32 // per task: its first interval in iv; one more entry at the end
-	used  []int32 // per task: how many it has
-	iv    []interval
-	lost  []tracer.Time // when events were lost, in order
+	tr         *tracer.Trace
+	first      []int32 // per task: its first interval in iv; one more entry at the end
+	used       []int32 // per task: how many it has
+	iv         []interval
+	lost       []tracer.Time // when events were lost, in order
+	lostEvents []int32
 }
 
 // builder state per task, while the timeline is made.
@@ -74,6 +75,7 @@ func newTimeline(tr *tracer.Trace) *timeline {
 			}
 		case tracer.KindLost:
 			tl.lost = append(tl.lost, e.Time)
+			tl.lostEvents = append(tl.lostEvents, int32(i))
 		}
 	}
 	return tl
