@@ -159,9 +159,11 @@ func (c *compiler) names(files []*File) {
 	for _, f := range files {
 		c.stageNames(f, f.fallback)
 	}
-	for _, s := range c.set.Stages {
-		if s.Title == "" {
-			c.errors.add(&Error{File: s.File, Line: s.Line, Column: 1, Msg: fmt.Sprintf("stage %s has no title, and no set that is used defines it", s.Name)})
+	for _, f := range files {
+		for _, d := range slices.Concat(f.stages, f.fallback) {
+			if s := c.set.Stages[c.set.StageNamed(d.name.text)]; s.Title == "" {
+				c.errorf(f, d.name.at, "stage %s has no title, and no set that is used gives it one", s.Name)
+			}
 		}
 	}
 }

@@ -105,8 +105,11 @@ func (r *reader) syntax(err error) error {
 	if !errors.As(err, &y) || y.GetToken() == nil || y.GetToken().Position == nil {
 		return &Error{File: r.file.path, Msg: err.Error()}
 	}
-	p := y.GetToken().Position
-	return r.file.errorf(pos{p.Line, p.Column}, "%s", y.GetMessage())
+	p, msg := y.GetToken().Position, y.GetMessage()
+	if v := y.GetToken().Value; strings.HasPrefix(v, "*") || strings.HasPrefix(v, "&") || strings.HasPrefix(v, "!") {
+		msg += "; quote a value that begins with *, & or !"
+	}
+	return r.file.errorf(pos{p.Line, p.Column}, "%s", msg)
 }
 
 func (f *File) errorf(at pos, format string, args ...any) error {
