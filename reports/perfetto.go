@@ -101,7 +101,7 @@ func writePerfetto(w io.Writer, in *Input) error {
 	if r == nil {
 		r = &analysis.Result{}
 	}
-	p.ops = p.track("operations: "+title(r, Clean), nil)
+	p.ops = p.track(strings.Join(append([]string{"operations: " + title(r, Clean)}, losses(r)...), " "), nil)
 	err = each(func(op *analysis.Operation) error {
 		p.operation(op)
 		return p.err

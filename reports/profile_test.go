@@ -216,3 +216,15 @@ func TestGoToolPprof(t *testing.T) {
 		}
 	}
 }
+
+// A segment inside a work item is under the item's name.
+func TestWorkItemFrames(t *testing.T) {
+	f := newFixture(1)
+	op := f.ops[0]
+	op.Match = op.Set.Bind(op.Trace)
+	seg := &op.Path.Segments[4]
+	seg.Spans = op.Match.Spans(op.Match.Spans(0, tracer.ClassWork, 6, 0), tracer.ClassSyscall, 5, 0)
+	if text := string(render(t, "folded", f.input())); !strings.Contains(text, ";[kworker];[work]_cleanup_net ") {
+		t.Errorf("no work item:\n%s", text)
+	}
+}
