@@ -12,7 +12,7 @@ static __always_inline int send_timer(void *timer, u64 fn, u32 what)
 	if (!in_task(context()))
 		return 0;
 	s = state_of(t);
-	if (!s || !is_followed(s, t))
+	if (!s || !is_followed(s))
 		return 0;
 	head_fill(&r.h, REC_TIMER, 0, bpf_ktime_get_ns());
 	r.tid = t->pid;
@@ -69,7 +69,7 @@ static __always_inline int send_lock(void *lock, u8 type, u32 how)
 	if (!t->pid || !in_task(context()))
 		return 0;
 	s = state_of(t);
-	if (!s || !is_followed(s, t))
+	if (!s || !is_followed(s))
 		return 0;
 	head_fill(&r.h, type, 0, bpf_ktime_get_ns());
 	r.tid = t->pid;

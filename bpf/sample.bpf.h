@@ -36,7 +36,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	s = state_of(t);
 	if (s) {
 		send_enter(s, t->pid, now);
-		if (is_followed(s, t) && size <= sizeof(*r) + SAMPLE_DEPTH * 8) {
+		if (is_followed(s) && size <= sizeof(*r) + SAMPLE_DEPTH * 8) {
 			n = bpf_get_stack(ctx, b->buf + size, SAMPLE_DEPTH * 8, BPF_F_USER_STACK);
 			if (n > 0 && n <= SAMPLE_DEPTH * 8) {
 				r->nuser = n / 8;

@@ -44,14 +44,14 @@ static __always_inline void send_netns(struct task_state *s, struct task_struct 
 	s->net = net;
 }
 
-static __always_inline void described(struct task_state *s, struct task_struct *t, u32 slot, u32 full)
+static __always_inline void described(struct task_state *s, struct task_struct *t, u32 slot, u32 with)
 {
 	struct scratch *b;
 
 	if (!s || s->flags & ST_DESCRIBED)
 		return;
 	b = scratch(slot);
-	if (b && !describe(address(b, t), slot, full))
+	if (b && !describe(address(b, t), slot, with))
 		s->flags |= ST_DESCRIBED;
 }
 
@@ -161,11 +161,10 @@ int BPF_PROG(task_newtask, struct task_struct *child, u64 clone_flags)
 	struct rec_fork r = {};
 
 	if (s) {
-		described(s, child, SLOT_TASK, 1);
+		described(s, child, SLOT_TASK, WITH_CGROUP);
 		s->nsproxy = (u64)child->nsproxy;
 		s->net = net_of(child->nsproxy);
-		s->epoch = epoch;
-		if (p && is_followed(p, cur))
+		if (p && is_followed(p))
 			s->flags |= ST_FOLLOWED;
 	}
 	head_fill(&r.h, REC_FORK, 0, bpf_ktime_get_ns());
@@ -265,8 +264,10 @@ int BPF_PROG(sched_exec, struct task_struct *t, int old, struct linux_binprm *bp
 		return 0;
 	/* A thread that is not the leader now has the leader's tid and start
 	 * time (de_thread): what was said of it holds no longer. */
-	if (s && old != t->pid)
+	if (s && old != t->pid) {
+		send_enter(s, old, bpf_ktime_get_ns());
 		s->flags &= ~ST_DESCRIBED;
+	}
 	described(s, t, SLOT_TASK, 0);
 	size = put_exec(address(b, t), address(b, bprm));
 	if (size < sizeof(*r))
@@ -313,7 +314,8 @@ int BPF_PROG(sched_exit, struct task_struct *t)
 	return 0;
 }
 
-/* One record of each task that exists, with its identity before it. */
+/* Over all tasks. ITERATE_SNAPSHOT: one record each, with its identity before
+ * it. ITERATE_CALLS: the calls they are in. All of them mark who is followed. */
 SEC("iter/task")
 int snapshot(struct bpf_iter__task *ctx)
 {
@@ -329,11 +331,17 @@ int snapshot(struct bpf_iter__task *ctx)
 		return 0;
 	s = state_of(t);
 	if (s) {
-		s->nsproxy = (u64)t->nsproxy;
-		s->net = net_of(t->nsproxy);
-		send_enter(s, t->pid, bpf_ktime_get_ns());
+		mark_followed(s, t);
+		if (iterate == ITERATE_CALLS)
+			send_enter(s, t->pid, bpf_ktime_get_ns());
+		if (!s->nsproxy) {
+			s->nsproxy = (u64)t->nsproxy;
+			s->net = net_of(t->nsproxy);
+		}
 	}
-	if (!describe(address(b, t), SLOT_ITER, 1) && s)
+	if (iterate != ITERATE_SNAPSHOT)
+		return 0;
+	if (!describe(address(b, t), SLOT_ITER, WITH_EXE | WITH_CGROUP) && s)
 		s->flags |= ST_DESCRIBED;
 	r = (void *)b->buf;
 	r->prev = t->pid;

@@ -16,16 +16,19 @@ const volatile struct call_spec calls[CALLS] = {};
 
 /* Settings while running. */
 volatile u32 generation = 0; /* of the recording; what an older one remembered does not count */
-volatile u32 epoch = 0;      /* moves when followed processes are added */
+volatile u32 iterate = 0;    /* enum iterate: what the task iterator is run for */
 volatile u64 sleep_min = 20000; /* ns: sleeps from this length on have a stack; ~0: none */
+
+enum iterate { ITERATE_SNAPSHOT, ITERATE_FOLLOW, ITERATE_CALLS };
 
 #define ST_DESCRIBED 1
 #define ST_FOLLOWED 2
 #define ST_BEGUN 4 /* the enter record of the call it is in was sent */
 
 struct task_state {
-	u32 generation, epoch;
+	u32 generation;
 	u32 flags;
+	u32 pad;
 	s32 nr; /* system call it is in and that is recorded, -1: none */
 	u64 out_ts; /* when it went to sleep, 0: it did not */
 	u64 nsproxy, net;
@@ -55,26 +58,39 @@ static __always_inline struct task_state *state_of(struct task_struct *t)
 	struct task_state *s = bpf_task_storage_get(&tasks, t, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (s && s->generation != generation) {
+		u32 kept = s->flags & ST_FOLLOWED;
+
 		__builtin_memset(s, 0, sizeof(*s));
+		s->flags = kept;
 		s->generation = generation;
 		s->nr = -1;
 	}
 	return s;
 }
 
-static __always_inline bool is_followed(struct task_state *s, struct task_struct *t)
+static __always_inline bool is_followed(struct task_state *s)
 {
-	u32 tgid;
-	u64 *start;
-
-	if (s->epoch != epoch) {
-		s->epoch = epoch;
-		tgid = t->tgid;
-		start = bpf_map_lookup_elem(&followed, &tgid);
-		if (start && *start == t->group_leader->start_time)
-			s->flags |= ST_FOLLOWED;
-	}
 	return s->flags & ST_FOLLOWED;
+}
+
+/* Marks a task whose process, or whose parent's process, is in the map. A
+ * start time of 0 there is one that is not known yet. Run over all tasks; twice,
+ * for children with a lower pid than their parent. */
+static __always_inline void mark_followed(struct task_state *s, struct task_struct *t)
+{
+	u32 tgid = t->tgid, parent = t->real_parent->tgid;
+	u64 start = t->group_leader->start_time, *known;
+
+	known = bpf_map_lookup_elem(&followed, &tgid);
+	if (known && !*known)
+		*known = start;
+	if (!known || *known != start) {
+		known = bpf_map_lookup_elem(&followed, &parent);
+		if (!known || (*known && *known != t->real_parent->group_leader->start_time))
+			return;
+		bpf_map_update_elem(&followed, &tgid, &start, BPF_ANY);
+	}
+	s->flags |= ST_FOLLOWED;
 }
 
 static __always_inline u32 raw_state(struct task_struct *t)
@@ -237,8 +253,11 @@ static __always_inline u32 ns_pid(struct task_struct *t)
 	return nr;
 }
 
-/* Sends a rec_task. full: with the paths of the executable and the cgroup. */
-__noinline int describe(u64 task, u32 slot, u32 full)
+#define WITH_EXE 1
+#define WITH_CGROUP 2
+
+/* Sends a rec_task, with the paths that are asked for. */
+__noinline int describe(u64 task, u32 slot, u32 with)
 {
 	struct task_struct *t = (void *)task;
 	struct scratch *s = scratch(slot);
@@ -259,12 +278,12 @@ __noinline int describe(u64 task, u32 slot, u32 full)
 	r->nspid = ns_pid(t);
 	bpf_core_read(r->comm, sizeof(r->comm), &t->comm);
 	r->pad = 0;
-	exe = full ? BPF_CORE_READ(t, mm, exe_file) : NULL;
+	exe = with & WITH_EXE ? BPF_CORE_READ(t, mm, exe_file) : NULL;
 	if (exe)
 		off = put_path(slot, off, (u64)&exe->f_path, (u64)&BPF_CORE_READ(t, fs)->root);
 	r->exe_len = off - sizeof(*r);
 	at = off;
-	if (full)
+	if (with & WITH_CGROUP)
 		off = put_cgroup(slot, off, cgroup_of(t));
 	r->cg_len = off - at;
 	return emit_scratch(s, off);

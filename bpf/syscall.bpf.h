@@ -33,7 +33,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 		return 0;
 #endif
 	s = state_of(t);
-	if (!s || !is_followed(s, t))
+	if (!s || !is_followed(s))
 		return 0;
 	c = count();
 	s->flags &= ~ST_BEGUN;
@@ -293,18 +293,21 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 #else
 	nr = regs->syscallno;
 #endif
-	if (!wanted(nr))
+	/* rt_sigreturn restores the registers of before the signal: its number
+	 * is gone at its exit. */
+	if (nr >= 0 && !wanted(nr))
 		return 0;
 	t = bpf_get_current_task_btf();
 	s = bpf_task_storage_get(&tasks, t, 0, 0);
-	if (!s || s->generation != generation || s->nr != nr)
+	if (!s || s->generation != generation || s->nr < 0 || (nr >= 0 && s->nr != nr))
 		return 0;
+	nr = s->nr;
 	s->nr = -1;
 	b = scratch(SLOT_TASK);
 	if (!b)
 		return 0;
 	now = bpf_ktime_get_ns();
-	described(s, t, SLOT_TASK, 1);
+	described(s, t, SLOT_TASK, WITH_EXE | WITH_CGROUP);
 	r = (void *)b->buf;
 	r->enter = s->enter;
 	r->enter_seq = s->enter_seq;

@@ -358,8 +358,8 @@ type TraceSockItem struct {
 type TraceTaskState struct {
 	_          structs.HostLayout
 	Generation uint32
-	Epoch      uint32
 	Flags      uint32
+	Pad        uint32
 	Nr         int32
 	OutTs      uint64
 	Nsproxy    uint64
@@ -430,12 +430,12 @@ const (
 	TraceProgX86PlatformIpiIn      = "x86_platform_ipi_in"
 	TraceProgX86PlatformIpiOut     = "x86_platform_ipi_out"
 	TraceVarCalls                  = "calls"
-	TraceVarEpoch                  = "epoch"
 	TraceVarFnCssFree              = "fn_css_free"
 	TraceVarFnCssKilled            = "fn_css_killed"
 	TraceVarFnCssRelease           = "fn_css_release"
 	TraceVarFnFqdir                = "fn_fqdir"
 	TraceVarGeneration             = "generation"
+	TraceVarIterate                = "iterate"
 	TraceVarSleepMin               = "sleep_min"
 	TraceVarSwitchStateArg         = "switch_state_arg"
 	TraceVarWire                   = "wire"
@@ -551,12 +551,12 @@ type TraceMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type TraceVariableSpecs struct {
 	Calls          *ebpf.VariableSpec `ebpf:"calls"`
-	Epoch          *ebpf.VariableSpec `ebpf:"epoch"`
 	FnCssFree      *ebpf.VariableSpec `ebpf:"fn_css_free"`
 	FnCssKilled    *ebpf.VariableSpec `ebpf:"fn_css_killed"`
 	FnCssRelease   *ebpf.VariableSpec `ebpf:"fn_css_release"`
 	FnFqdir        *ebpf.VariableSpec `ebpf:"fn_fqdir"`
 	Generation     *ebpf.VariableSpec `ebpf:"generation"`
+	Iterate        *ebpf.VariableSpec `ebpf:"iterate"`
 	SleepMin       *ebpf.VariableSpec `ebpf:"sleep_min"`
 	SwitchStateArg *ebpf.VariableSpec `ebpf:"switch_state_arg"`
 	Wire           *ebpf.VariableSpec `ebpf:"wire"`
@@ -610,12 +610,12 @@ func (m *TraceMaps) Close() error {
 // It can be passed to LoadTraceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type TraceVariables struct {
 	Calls          *ebpf.Variable `ebpf:"calls"`
-	Epoch          *ebpf.Variable `ebpf:"epoch"`
 	FnCssFree      *ebpf.Variable `ebpf:"fn_css_free"`
 	FnCssKilled    *ebpf.Variable `ebpf:"fn_css_killed"`
 	FnCssRelease   *ebpf.Variable `ebpf:"fn_css_release"`
 	FnFqdir        *ebpf.Variable `ebpf:"fn_fqdir"`
 	Generation     *ebpf.Variable `ebpf:"generation"`
+	Iterate        *ebpf.Variable `ebpf:"iterate"`
 	SleepMin       *ebpf.Variable `ebpf:"sleep_min"`
 	SwitchStateArg *ebpf.Variable `ebpf:"switch_state_arg"`
 	Wire           *ebpf.Variable `ebpf:"wire"`
