@@ -101,14 +101,15 @@ func (m *markdownWriter) target(v *targetView) {
 }
 
 func (m *markdownWriter) offPath(v *targetView) {
-	if len(v.OffPath) == 0 {
+	rows := v.offRows(false)
+	if len(rows) == 0 {
 		return
 	}
 	u := v.Unit
 	m.row("off the path", u.name, "CPU", "after end", "count")
 	m.row(":--", "--:", "--:", "--:", "--:")
-	for i := range v.OffPath {
-		s := &v.OffPath[i]
+	for i := range rows {
+		s := &rows[i]
 		m.row(cleanMarkdown(s.Name), htmlLess(u.cell(offPathNs(s))), htmlLess(u.cell(s.CPUNs)), htmlLess(u.cell(s.AfterEndNs)), count(s.Count))
 	}
 	m.line("")

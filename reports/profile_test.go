@@ -163,10 +163,10 @@ func TestCPUProfileScope(t *testing.T) {
 		sample(op.Begin-5, 1), // before
 		{Time: op.Begin, Kind: tracer.KindOpBegin, Task: 1},
 		sample(op.Begin+1, 1),   // on the path: the driver
-		sample(op.Begin+100, 6), // descendant, off the path
-		sample(op.Begin+110, 7), // stranger
-		sample(op.Begin+120, 8), // tracer
-		sample(op.Begin+130, 0), // idle
+		sample(op.Begin+300, 6), // descendant, off the path
+		sample(op.Begin+310, 7), // stranger
+		sample(op.Begin+320, 8), // tracer
+		sample(op.Begin+330, 0), // idle
 		{Time: op.End, Kind: tracer.KindOpEnd, Task: 1},
 		sample(op.End+10, 1), // the driver goes on
 		sample(op.End+20, 5), // late teardown
@@ -183,7 +183,7 @@ func TestCPUProfileScope(t *testing.T) {
 		ns += s.Value[1]
 		where = append(where, s.Label["process"][0]+" "+s.Label["path"][0]+" "+strings.Join(s.Label["stage"], ""))
 	}
-	if want := "trace on other, child off , [kworker] off netns.cleanup"; n != 3 || ns != 30_000 || strings.Join(where, ", ") != want {
+	if want := "trace on other, client off , [kworker] off netns.cleanup"; n != 3 || ns != 30_000 || strings.Join(where, ", ") != want {
 		t.Errorf("%d samples, %d ns: %q", n, ns, where)
 	}
 }
@@ -226,5 +226,33 @@ func TestWorkItemFrames(t *testing.T) {
 	seg.Spans = op.Match.Spans(op.Match.Spans(0, tracer.ClassWork, 6, 0), tracer.ClassSyscall, 5, 0)
 	if text := string(render(t, "folded", f.input())); !strings.Contains(text, ";[kworker];[work]_cleanup_net ") {
 		t.Errorf("no work item:\n%s", text)
+	}
+}
+
+func TestTaskNames(t *testing.T) {
+	tr := &tracer.Trace{Tasks: []tracer.Task{
+		{},
+		{TID: 1, PID: 1, Leader: 1, Parent: -1, Comm: "bash", Images: []tracer.Image{{Exe: "/bin/bash", Comm: "bash"}}},
+		{TID: 2, PID: 2, Leader: 2, Parent: 1, Born: 10, Comm: "ls", Images: []tracer.Image{{Time: 20, Exe: "/bin/ls (deleted)", Comm: "ls"}}},
+		{TID: 3, PID: 2, Leader: 2, Parent: 2, Born: 30, Comm: "worker"},
+		{TID: 4, PID: 4, Leader: 4, Parent: -1, Comm: "exe", Images: []tracer.Image{{Exe: "/memfd:x (deleted)", Comm: "exe", Argv: []string{"/usr/bin/runc"}}}},
+		{TID: 5, PID: 5, Leader: 5, Parent: -1, Comm: "rcu_sched", Kernel: true},
+		{TID: 6, PID: 6, Leader: 6, Parent: 7, Born: 1, Comm: "loop"},
+		{TID: 7, PID: 7, Leader: 7, Parent: 6, Born: 1, Comm: "loop"},
+		{TID: 8, PID: 8, Leader: 8, Parent: -1},
+	}}
+	for _, c := range []struct {
+		id              tracer.TaskID
+		at              tracer.Time
+		process, thread string
+	}{
+		{0, 5, "[idle]", ""}, {-1, 5, "[unknown]", ""}, {99, 5, "[unknown]", ""},
+		{1, 5, "bash", ""}, {2, 15, "bash", ""}, {2, 25, "ls", ""}, {3, 40, "ls", "worker"},
+		{4, 5, "runc", ""}, {5, 5, "[rcu_sched]", ""}, {6, 5, "loop", ""}, {8, 5, "(unknown)", ""},
+	} {
+		process, thread := taskNames(tr, c.id, c.at)
+		if process != c.process || thread != c.thread {
+			t.Errorf("task %d at %d: %q %q, want %q %q", c.id, c.at, process, thread, c.process, c.thread)
+		}
 	}
 }

@@ -248,17 +248,40 @@ func taskNames(tr *tracer.Trace, id tracer.TaskID, at tracer.Time) (process, thr
 		name, _, _ := strings.Cut(t.Comm, "/")
 		return "[" + orNone(name) + "]", ""
 	}
-	leader := &tr.Tasks[tr.Leader(id)]
-	process = leader.Comm
-	thread = t.Comm
-	if i := tr.ImageAt(id, at); i >= 0 && i < len(leader.Images) {
-		im := &leader.Images[i]
-		process = programName(im)
-		if thread == im.Comm {
-			thread = ""
-		}
+	leader := tr.Leader(id)
+	if id != leader { // a main thread is the process; its comm may be from before the exec
+		thread = t.Comm
 	}
-	return orNone(process), thread
+	im := imageOf(tr, leader, at)
+	if im == nil {
+		return orNone(tr.Tasks[leader].Comm), thread
+	}
+	if thread == im.Comm {
+		thread = ""
+	}
+	return orNone(programName(im)), thread
+}
+
+// maxForks bounds how far up a process looks for the program that it runs.
+const maxForks = 16
+
+// imageOf is the program that a process runs at a time. One that was forked
+// and has not executed anything yet runs its parent's.
+func imageOf(tr *tracer.Trace, leader tracer.TaskID, at tracer.Time) *tracer.Image {
+	for range maxForks {
+		if leader <= 0 || int(leader) >= len(tr.Tasks) {
+			return nil
+		}
+		t := &tr.Tasks[leader]
+		if i := tr.ImageAt(leader, at); i >= 0 && i < len(t.Images) {
+			return &t.Images[i]
+		}
+		if t.Born == 0 || t.Kernel {
+			return nil
+		}
+		leader = tr.Leader(t.Parent)
+	}
+	return nil
 }
 
 func programName(im *tracer.Image) string {

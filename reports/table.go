@@ -128,7 +128,9 @@ func (t *tableWriter) target(v *targetView) {
 	}
 	t.b.WriteString("\n")
 	t.stages(v)
+	t.text(medianNote, t.dim, "  ", "  ")
 	t.offPath(v)
+	t.b.WriteString("\n")
 	t.text("tracing: "+tracingCost(v.Summary, t.dots), t.dim, "  ", "    ")
 }
 
@@ -247,20 +249,20 @@ func (t *tableWriter) bars(share, cells int) string {
 
 // offPath is what the operation caused and did not wait for.
 func (t *tableWriter) offPath(v *targetView) {
-	if len(v.OffPath) == 0 {
+	rows := v.offRows(t.all)
+	if len(rows) == 0 {
 		return
 	}
 	u := v.Unit
 	g := t.grid(column{head: "off the path", limit: max(8, min(32, t.width-44))}, column{head: u.name, right: true}, column{head: "CPU", right: true, optional: true},
 		column{head: "after end", right: true, optional: true}, column{head: "count", right: true, optional: true})
-	for i := range v.OffPath {
-		st := &v.OffPath[i]
+	for i := range rows {
+		st := &rows[i]
 		g.lines = append(g.lines, line{cells: []string{Clean(st.Name), u.cell(offPathNs(st)), u.cell(st.CPUNs), u.cell(st.AfterEndNs), count(st.Count)}})
 	}
 	g.fitTo(t.width)
 	t.b.WriteString("\n")
 	g.write(&t.b, t.dim, t.dim)
-	t.b.WriteString("\n")
 }
 
 func (t *tableWriter) footer(r *analysis.Result) {

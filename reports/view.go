@@ -306,6 +306,21 @@ func offPathNs(st *analysis.StageSummary) float64 {
 	return max(st.Median, st.OffPathNs)
 }
 
+// offRows are the rows of work off the path that show something: most
+// operations caused some of it.
+func (v *targetView) offRows(all bool) []analysis.StageSummary {
+	var out []analysis.StageSummary
+	for _, st := range v.OffPath {
+		if all || offPathNs(&st) > 0 || st.CPUNs > 0 || st.AfterEndNs > 0 {
+			out = append(out, st)
+		}
+	}
+	return out
+}
+
+// medianNote explains why times of a table do not add up and shares do.
+const medianNote = "shares are of the time of all operations, times are medians over operations, which need not add up"
+
 // ratioToFirst is a target's median over the first one's; "" when there is none.
 func ratioToFirst(vs []targetView, i int) string {
 	first := vs[0].Wall.Median
