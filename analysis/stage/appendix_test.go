@@ -179,7 +179,7 @@ func TestTracerOverhead(t *testing.T) {
 func TestWaitWithoutFrames(t *testing.T) {
 	s := mustLoad(t, "linux")
 	w := newWorld()
-	stack := w.kernelStack("do_epoll_wait")
+	stack, disk := w.kernelStack("do_epoll_wait"), w.kernelStack("folio_wait_bit", "folio_wait_writeback", "ext4_sync_file", "do_fsync")
 	calls := map[string]tracer.StringID{}
 	for _, c := range strings.Fields("futex epoll_wait wait4 nanosleep read getpid recvmsg") {
 		calls[c] = w.String(c)
@@ -206,6 +206,7 @@ func TestWaitWithoutFrames(t *testing.T) {
 		{stack, "", 0, tracer.FlagStopped, "stopped"},
 		{stack, "", 0, tracer.FlagTraced | tracer.FlagIOWait, "traced"},
 		{0, "read", lock, 0, "lock.mutex"},
+		{disk, "fsync", lock, 0, "disk"},
 		{0, "", inFutex, 0, "futex"},
 		{0, "getpid", 0, 0, "-"},
 		{0, "", 0, 0, "-"},
