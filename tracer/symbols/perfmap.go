@@ -176,8 +176,7 @@ func (h *latestFirst) Pop() any {
 // jitFile is a process's perf map and how far it was read.
 type jitFile struct {
 	PerfMap
-	path string
-	ino  uint64
+	ino uint64
 }
 
 // refresh reads what the file has grown by; true when there was anything. A
