@@ -101,8 +101,23 @@ func newIndex(tr *tracer.Trace, m *stage.Matcher) *index {
 type open struct {
 	class tracer.Class
 	name  tracer.StringID
+	flow  uint64
 	outer stage.SpansID // what was open around it
 	item  int32         // in items.of(task), -1
+}
+
+// endsWith tells whether an End event ends the span. A worker runs one item at
+// a time, and the end of a contention names only the lock.
+func (o *open) endsWith(e *tracer.Event) bool {
+	switch {
+	case o.class != e.Class:
+		return false
+	case e.Class == tracer.ClassWork:
+		return true
+	case e.Class == tracer.ClassLock:
+		return o.flow == e.Flow
+	}
+	return o.name == e.Name
 }
 
 func (x *index) fill(m *stage.Matcher) {
@@ -133,7 +148,7 @@ func (x *index) fill(m *stage.Matcher) {
 			if once := e.Class == tracer.ClassSyscall || e.Class == tracer.ClassWork; once && len(st) > 0 && st[len(st)-1].class == e.Class {
 				st = x.close(e, st, spansNow, len(st)-1) // its end was lost
 			}
-			o := open{class: e.Class, name: e.Name, outer: spansNow[e.Task], item: -1}
+			o := open{class: e.Class, name: e.Name, flow: e.Flow, outer: spansNow[e.Task], item: -1}
 			if e.Class == tracer.ClassWork {
 				q, ok := queued[e.Flow]
 				if !ok {
@@ -153,10 +168,14 @@ func (x *index) fill(m *stage.Matcher) {
 		case tracer.KindEnd:
 			st := stacks[e.Task]
 			for j := len(st) - 1; j >= 0; j-- {
-				if st[j].class == e.Class && (st[j].name == e.Name || e.Class == tracer.ClassWork) {
-					stacks[e.Task] = x.close(e, st, spansNow, j)
-					break
+				if !st[j].endsWith(e) {
+					continue
 				}
+				for e.Class == tracer.ClassLock && j > 0 && st[j-1].endsWith(e) { // it spun, then slept: one end for both
+					j--
+				}
+				stacks[e.Task] = x.close(e, st, spansNow, j)
+				break
 			}
 		}
 	}
