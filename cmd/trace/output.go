@@ -83,11 +83,13 @@ func (o *output) open(term *terminal) error {
 		o.file, o.w = "", nopCloser{term.out}
 		return nil
 	}
-	if info, err := os.Stat(o.file); err == nil && !info.Mode().IsRegular() {
-		if info.IsDir() {
-			return fmt.Errorf("%s is a folder", o.file)
-		}
-		f, err := os.OpenFile(o.file, os.O_WRONLY, 0)
+	if info, err := os.Stat(o.file); err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a folder", o.file)
+	}
+	// A link (such as /dev/stdout), a device or a pipe is written through, never
+	// replaced.
+	if info, err := os.Lstat(o.file); err == nil && !info.Mode().IsRegular() {
+		f, err := os.OpenFile(o.file, os.O_WRONLY|os.O_TRUNC, 0)
 		o.w = f
 		return err
 	}

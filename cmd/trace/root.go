@@ -28,7 +28,7 @@ Results go to stdout, everything else to stderr. Exit codes: 0 ok, 1 failed
 (also: an operation failed, or a gate was exceeded), 2 wrong usage, 128+N ended
 by signal N (what was measured until then is kept and marked).`,
 		Example: `  trace run --workload container-start
-  trace run --warmup 1 --runs 10 -- docker run --rm busybox true
+  trace run --warmup 1 --runs 10 -- git --version
   trace report DIR --format md
   trace compare BASE NEW`,
 		SilenceErrors: true,
@@ -37,7 +37,7 @@ by signal N (what was measured until then is kept and marked).`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.CompletionOptions.HiddenDefaultCmd = false
+	root.SuggestionsMinimumDistance = 2
 	for _, c := range commands {
 		root.AddCommand(c(term))
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -67,9 +66,9 @@ func runCommand(term *terminal) *cobra.Command {
 		Short: "Run a workload or a command and say where its time went",
 		Long:  runHelp,
 		Example: `  trace run --workload container-start
-  trace run --workload container-start --target builtin,docker -p network=none,bridge
-  trace run --warmup 1 --runs 10 -- git status
-  trace run --runs 5 --format json=result.json --out /tmp/result -- make -s`,
+  trace run --workload container-start --target builtin,docker -p network=none,bridge --warmup 2 --runs 4
+  trace run --warmup 1 --runs 10 -- git --version
+  trace run --runs 5 --format json=result.json --out result -- make -s`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.argv = args
 			if err := o.check(cmd); err != nil {
@@ -246,5 +245,3 @@ type paramCase struct {
 	name  string // "/bridge", or ""
 	given map[string]string
 }
-
-func (p paramValue) String() string { return fmt.Sprintf("%s=%s", p.name, strings.Join(p.values, ",")) }
