@@ -192,8 +192,9 @@ __noinline u32 put_sockaddr(u32 off, u32 arg, u64 addr, u64 len)
 }
 
 /* Types of the first messages in a buffer sent on a netlink socket. */
-__noinline u32 put_netlink(u32 off, u32 arg, s32 fd, u64 buf)
+__noinline u32 put_netlink(u32 off, u32 arg, s32 fd, u64 buf, u64 size)
 {
+	u64 end = buf + size;
 	struct scratch *b = scratch(SLOT_TASK);
 	u64 sk = sock_of(file_of(fd));
 	struct {
@@ -210,7 +211,7 @@ __noinline u32 put_netlink(u32 off, u32 arg, s32 fd, u64 buf)
 	out = (void *)place(b, off) + sizeof(struct item);
 	out[n++] = BPF_CORE_READ((struct sock *)sk, sk_protocol);
 	for (int i = 0; i < 6; i++) {
-		if (bpf_probe_read_user(&msg, 6, (void *)buf) || msg.len < 16)
+		if (buf + 16 > end || bpf_probe_read_user(&msg, 6, (void *)buf) || msg.len < 16)
 			break;
 		out[i + 1] = msg.type;
 		n++;
@@ -230,7 +231,7 @@ __noinline u32 put_msghdr(u32 off, u32 arg, s32 fd, u64 msg)
 		off = put_sockaddr(off, arg, m[0], (u32)m[1]);
 	if (bpf_probe_read_user(iov, sizeof(iov), (void *)m[2]))
 		return off;
-	return put_netlink(off, arg, fd, iov[0]);
+	return put_netlink(off, arg, fd, iov[0], iov[1]);
 }
 
 __noinline u32 put_u64(u32 off, u32 arg, u64 addr)
@@ -269,7 +270,7 @@ __noinline u32 put_arg(u32 off, u32 i, u32 kind)
 	if (kind == ARG_SOCKADDR)
 		return put_sockaddr(off, i, val, next);
 	if (kind == ARG_NETLINK)
-		return put_netlink(off, i, arg0, val);
+		return put_netlink(off, i, arg0, val, next);
 	if (kind == ARG_MSGHDR)
 		return put_msghdr(off, i, arg0, val);
 	if (kind == ARG_FLAGS64)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -75,6 +76,7 @@ type decoder struct {
 	argvOf  map[int32]procArgv
 	begin   tracer.Time // of the trace: what comes before only sets the stage
 	begun   bool
+	end     tracer.Time // later than this some programs were detached already
 
 	byTID    []tracer.TaskID // NoTask: not known
 	first    map[uint32]tracer.TaskKey
@@ -84,13 +86,14 @@ type decoder struct {
 	stacks   map[string]tracer.StackID
 	userKeys []byte
 	nets     map[uint64]bool // cookies of network namespaces seen
+	torn     map[uint64]bool // and of those torn down
 	frames   []uint32        // scratch
 	args     argBuffer
 	counts   decodeCounts
 }
 
 type decodeCounts struct {
-	repaired, unknown, malformed, noStack int
+	repaired, ended, unknown, malformed, noStack int
 }
 
 // cpuInfo is what a CPU was last seen to do.
@@ -113,7 +116,8 @@ type decodedNames struct {
 
 func newDecoder(b *tracer.Builder, res *symbols.Resolver) *decoder {
 	d := &decoder{b: b, res: res, first: map[uint32]tracer.TaskKey{}, stacks: map[string]tracer.StackID{},
-		nets: map[uint64]bool{}, drivers: map[int32]bool{}, tasks: make([]taskInfo, 1)}
+		nets: map[uint64]bool{}, torn: map[uint64]bool{}, drivers: map[int32]bool{}, tasks: make([]taskInfo, 1),
+		end: math.MaxInt64}
 	d.tasks[0].running = true
 	d.names.init(b)
 	return d
@@ -257,7 +261,7 @@ func seqOf(n uint32, sub uint32) uint32 { return n<<subBits | sub }
 // add adds an event at a record's time and place, if it lies in the trace.
 func (d *decoder) add(h *bpf.TraceHead, e tracer.Event, sub uint32) {
 	e.Time, e.CPU, e.Seq = tracer.Time(h.Ts), int16(h.Cpu), seqOf(h.Seq, sub)
-	if e.Time > d.begin {
+	if e.Time > d.begin && e.Time <= d.end {
 		d.b.Add(e)
 	}
 }
@@ -387,6 +391,7 @@ func (d *decoder) notes() (notes []string) {
 		what  string
 	}{
 		{d.counts.repaired, "switches were not seen and were put in"},
+		{d.counts.ended, "ends of spans were not seen and were put in"},
 		{d.counts.unknown, "tasks were never described"},
 		{d.counts.malformed, "records could not be read"},
 		{d.counts.noStack, "sleeps over the threshold have no stack"},

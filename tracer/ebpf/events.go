@@ -194,9 +194,9 @@ func (d *decoder) workQueue(r *bpf.TraceRecWork, _ []byte) {
 	d.add(&r.H, e, subEvent)
 	// A namespace's fragment queue is released in its teardown: this says
 	// whose cleanup the item is at.
-	if r.Value != 0 && task > 0 && d.b.Text(fn) == fnFqdirWork && d.b.Text(d.info(task).work.fn) == fnCleanupNet {
+	if r.Value != 0 && !d.torn[r.Value] && task > 0 && d.b.Text(fn) == fnFqdirWork && d.b.Text(d.info(task).work.fn) == fnCleanupNet {
 		d.add(&r.H, tracer.Event{Kind: tracer.KindPoint, Class: tracer.ClassNetns, Name: d.b.String("teardown"), Task: task, Flow: r.Value}, subLast)
-		delete(d.nets, r.Value)
+		d.torn[r.Value] = true // one for each protocol follows
 	}
 }
 
@@ -204,6 +204,10 @@ func (d *decoder) workStart(r *bpf.TraceRecWork, _ []byte) {
 	id := d.resolve(r.Ctx.Cur)
 	if id <= tracer.Idle {
 		return
+	}
+	if open := d.info(id).work; open.work != 0 {
+		d.counts.ended++
+		d.add(&r.H, tracer.Event{Kind: tracer.KindEnd, Class: tracer.ClassWork, Task: id, Name: open.fn, Flow: open.work}, subFirst)
 	}
 	w := openWork{r.Work, r.Value, d.fn(d.names.fns, "", r.Fn)}
 	d.info(id).work = w

@@ -383,11 +383,9 @@ func (s *session) decode(raw *rawRecords, end tracer.Time) *tracer.Trace {
 	for _, m := range marks {
 		d.drivers[int32(m.TID)] = true
 	}
+	d.end = end
 	refs := d.index(raw)
 	d.run(refs)
-	for _, r := range refs {
-		end = max(end, tracer.Time(r.ts))
-	}
 	s.tail(d, refs, end)
 	d.addMarks(marks, end)
 	d.oldArgvs()

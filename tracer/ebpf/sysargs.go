@@ -227,8 +227,15 @@ func appendSockaddr(buf, s []byte) []byte {
 // sysBegin adds the begin of a call, at the time it was entered.
 func (d *decoder) sysBegin(id tracer.TaskID, r *bpf.TraceRecSys, args tracer.ArgsID) {
 	at := max(tracer.Time(r.Enter), d.begin+1)
-	if r.EnterCpu >= maxCPUs || at > tracer.Time(r.H.Ts) {
+	if r.EnterCpu >= maxCPUs || at > tracer.Time(r.H.Ts) || at > d.end {
 		return
+	}
+	if in := d.info(id); in.inCall {
+		// The program at the exit of the call before was skipped.
+		in.inCall = false
+		d.counts.ended++
+		d.b.Add(tracer.Event{Time: at, CPU: int16(r.EnterCpu), Seq: seqOf(r.EnterSeq, subEvent), Kind: tracer.KindEnd,
+			Class: tracer.ClassSyscall, Task: id})
 	}
 	d.b.Add(tracer.Event{Time: at, CPU: int16(r.EnterCpu), Seq: seqOf(r.EnterSeq, subLast), Kind: tracer.KindBegin,
 		Class: tracer.ClassSyscall, Task: id, Name: d.call(r.Nr), Args: args})
@@ -237,6 +244,7 @@ func (d *decoder) sysBegin(id tracer.TaskID, r *bpf.TraceRecSys, args tracer.Arg
 func (d *decoder) sysEnter(r *bpf.TraceRecSys, rest []byte) {
 	if id := d.resolve(r.Tid); id > tracer.Idle && tracer.Time(r.H.Ts) > d.begin {
 		d.sysBegin(id, r, d.sysArgs(id, r, rest))
+		d.info(id).inCall = true
 	}
 }
 
@@ -249,6 +257,7 @@ func (d *decoder) sysExit(r *bpf.TraceRecSys, rest []byte) {
 	if r.H.Flags&sysBegun == 0 {
 		d.sysBegin(id, r, args)
 	}
+	d.info(id).inCall = false
 	e := tracer.Event{Kind: tracer.KindEnd, Class: tracer.ClassSyscall, Task: id, Name: d.call(r.Nr), Args: args, Value: r.Ret}
 	if r.Ret < 0 && r.Ret >= -4095 {
 		e.Flags |= tracer.FlagFailed

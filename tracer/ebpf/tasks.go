@@ -24,6 +24,7 @@ type taskInfo struct {
 	call    tracer.StringID
 	stack   tracer.StackID
 	work    openWork // of a kworker
+	inCall  bool     // the begin of a call was added, not its end
 	program string   // bprm->filename of its last exec
 	net     uint64
 }
@@ -219,6 +220,7 @@ func (d *decoder) exec(r *bpf.TraceRecExec, rest []byte) {
 	}
 	exe := string(appendPath(nil, take(&rest, int(r.ExeLen))))
 	cgroup := take(&rest, int(r.CgLen))
+	d.info(id).inCall = false // it returns under this identity, or never
 	d.info(id).program = string(cString(take(&rest, int(r.NameLen))))
 	t := d.b.TaskInfo(id)
 	t.Comm = string(cString(int8s(r.Comm[:])))
