@@ -22,7 +22,7 @@ func Main(args []string) (handled bool, code int) {
 		return false, 0
 	}
 	if len(args) != 5 {
-		fmt.Fprintf(os.Stderr, "usage: %s %s run|init STATE-DIR CONTAINER\n", args[0], engineCommand)
+		fmt.Fprintf(os.Stderr, "usage: %s %s run STATE-DIR CONTAINER\n", args[0], engineCommand)
 		return true, 2
 	}
 	role, dir, id := args[2], args[3], args[4]

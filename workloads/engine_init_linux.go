@@ -3,94 +3,72 @@
 package workloads
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// Files that the init inherits besides the standard ones.
-const (
-	initGoFD    = 3 // one byte to read: the network is ready
-	initErrorFD = 4 // what went wrong, in words
-)
-
-// engineInit is process 1 of a container: it sets the namespaces up from the
-// inside and becomes the container's program. It returns only when that fails.
-func engineInit(dir, id string) int {
-	runtime.LockOSThread() // capabilities and seccomp are the thread's, and execve keeps them
-	unix.CloseOnExec(initGoFD)
-	unix.CloseOnExec(initErrorFD)
-	if err := becomeContainer(dir, id); err != nil {
-		report := os.NewFile(initErrorFD, "error pipe")
-		fmt.Fprint(report, err) // to an engine that is gone there is nothing to say
-		return engineFailed
-	}
-	return 0
+// initPipes are the descriptors through which a container's init and its
+// engine talk. They are closed on execve.
+type initPipes struct {
+	goRead, goWrite int // one byte to read: everything outside is ready
+	report          int // childReport
 }
 
-func becomeContainer(dir, id string) error {
-	spec, err := readSpec(dir)
-	if err != nil {
-		return err
+// initProgram is process 1 of a container: it sets the namespaces up from the
+// inside and becomes the container's program.
+func (c *engineContainer) initProgram(pipes initPipes) (*childProgram, error) {
+	p := &childProgram{}
+	merged := filepath.Join(c.path, "merged")
+	p.add("set the parent-death signal", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(unix.SIGKILL))
+	// Otherwise the end of an engine that died before that would not be seen.
+	p.add("close", unix.SYS_CLOSE, pipes.goWrite)
+	p.mountRoot(c.spec.Rootfs, c.path)
+	p.mountSystem(merged)
+	p.pivot(merged)
+	p.hostname(c.id)
+	if c.spec.Network != "host" {
+		p.loopbackUp()
 	}
-	path := filepath.Join(dir, containersDir, id)
-	steps := []func() error{
-		func() error { return mountRoot(spec.Rootfs, path) },
-		func() error { return mountSystem(filepath.Join(path, "merged")) },
-		func() error { return pivot(filepath.Join(path, "merged")) },
-		func() error { return setHostname(id) },
-		func() error { return loopbackUp(spec.Network) },
-		waitForGo,
-		dropPrivileges,
-		filterSyscalls,
+	p.add("wait for the engine", unix.SYS_READ, pipes.goRead, unsafe.Pointer(new([1]byte)), 1).nonzero = true
+	if err := p.dropPrivileges(); err != nil {
+		return nil, err
 	}
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	if err := syscall.Exec(spec.Args[0], spec.Args, spec.Env); err != nil {
-		return fmt.Errorf("exec %s: %w", spec.Args[0], err)
-	}
-	return nil
+	p.filterSyscalls()
+	p.unblockSignals()
+	return p, p.exec(c.spec.Args, c.spec.Env)
+}
+
+func (p *childProgram) mount(source, target, fstype string, flags uintptr, options string) *childCall {
+	return p.add("mount "+fstype+" on "+target, unix.SYS_MOUNT, source, target, fstype, flags, options)
+}
+
+func (p *childProgram) mkdir(path string) *childCall {
+	return p.add("mkdir "+path, unix.SYS_MKDIRAT, unix.AT_FDCWD, path, 0o755)
 }
 
 // mountRoot mounts the container's root file system: an overlay whose upper
 // layer is in the container's folder. Where that folder's file system cannot
 // be an upper layer (it is an overlay itself, as inside of another container),
-// the upper layer is a tmpfs.
-func mountRoot(lower, path string) error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("make mounts private: %w", err)
-	}
-	err := mountOverlay(lower, path, path)
-	if err == nil {
-		return nil
-	}
+// the upper layer is on a tmpfs.
+func (p *childProgram) mountRoot(lower, path string) {
+	p.add("make mounts private", unix.SYS_MOUNT, "none", "/", 0, uintptr(unix.MS_REC|unix.MS_PRIVATE), 0)
+	first := p.here()
+	p.overlay(lower, path, path).onError = first + 1
 	scratch := filepath.Join(path, "work")
-	if e := unix.Mount("tmpfs", scratch, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=700"); e != nil {
-		return errors.Join(err, fmt.Errorf("mount tmpfs: %w", e))
-	}
-	for _, d := range []string{"upper", "work"} {
-		if e := os.Mkdir(filepath.Join(scratch, d), 0o755); e != nil {
-			return errors.Join(err, e)
-		}
-	}
-	return mountOverlay(lower, scratch, path)
+	p.mount("tmpfs", scratch, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=700")
+	p.mkdir(filepath.Join(scratch, "upper"))
+	p.mkdir(filepath.Join(scratch, "work"))
+	p.overlay(lower, scratch, path)
+	p.calls[first].then = p.here()
 }
 
-func mountOverlay(lower, layers, path string) error {
+func (p *childProgram) overlay(lower, layers, path string) *childCall {
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", lower, layers, layers)
-	if err := unix.Mount("overlay", filepath.Join(path, "merged"), "overlay", 0, options); err != nil {
-		return fmt.Errorf("mount overlay: %w", err)
-	}
-	return nil
+	return p.mount("overlay", filepath.Join(path, "merged"), "overlay", 0, options)
 }
 
 // systemMount is a file system of the kernel inside of a container.
@@ -98,123 +76,98 @@ type systemMount struct {
 	target, fstype string
 	flags          uintptr
 	options        string
+	make           bool // the mount point is not part of the rootfs
 }
 
-// systemMounts are the ones that the OCI runtime specification asks of every
-// Linux container; folders below /dev are made on the fly.
+// systemMounts are those that the OCI runtime specification asks of a Linux
+// container.
 func systemMounts() []systemMount {
 	const strict = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	return []systemMount{
-		{"proc", "proc", strict, ""},
-		{"sys", "sysfs", strict | unix.MS_RDONLY, ""},
-		{"dev", "tmpfs", unix.MS_NOSUID | unix.MS_STRICTATIME, "mode=755,size=65536k"},
-		{"dev/pts", "devpts", unix.MS_NOSUID | unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"},
-		{"dev/shm", "tmpfs", strict, "mode=1777,size=65536k"},
+		{target: "proc", fstype: "proc", flags: strict},
+		{target: "sys", fstype: "sysfs", flags: strict | unix.MS_RDONLY},
+		{target: "dev", fstype: "tmpfs", flags: unix.MS_NOSUID | unix.MS_STRICTATIME, options: "mode=755,size=65536k"},
+		{target: "dev/pts", fstype: "devpts", flags: unix.MS_NOSUID | unix.MS_NOEXEC, options: "newinstance,ptmxmode=0666,mode=0620", make: true},
+		{target: "dev/shm", fstype: "tmpfs", flags: strict, options: "mode=1777,size=65536k", make: true},
 	}
 }
 
-func mountSystem(root string) error {
-	unix.Umask(0)
+func (p *childProgram) mountSystem(root string) {
+	p.add("set the file mode mask", unix.SYS_UMASK, 0)
 	for _, m := range systemMounts() {
 		target := filepath.Join(root, m.target)
-		if err := unix.Mkdir(target, 0o755); err != nil && err != unix.EEXIST {
-			return &os.PathError{Op: "mkdir", Path: target, Err: err}
+		if m.make {
+			p.mkdir(target)
 		}
-		if err := unix.Mount(m.fstype, target, m.fstype, m.flags, m.options); err != nil {
-			return fmt.Errorf("mount %s on /%s: %w", m.fstype, m.target, err)
-		}
+		p.mount(m.fstype, target, m.fstype, m.flags, m.options)
 	}
-	return makeDevices(filepath.Join(root, "dev"))
-}
-
-func makeDevices(dev string) error {
 	for _, n := range []struct {
 		name         string
 		major, minor uint32
 	}{{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}} {
-		at := filepath.Join(dev, n.name)
-		if err := unix.Mknod(at, unix.S_IFCHR|0o666, int(unix.Mkdev(n.major, n.minor))); err != nil {
-			return &os.PathError{Op: "mknod", Path: at, Err: err}
-		}
+		path := filepath.Join(root, "dev", n.name)
+		p.add("mknod "+path, unix.SYS_MKNODAT, unix.AT_FDCWD, path, unix.S_IFCHR|0o666, int(unix.Mkdev(n.major, n.minor)))
 	}
 	for _, l := range [][2]string{{"pts/ptmx", "ptmx"}, {"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"},
 		{"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"}} {
-		if err := os.Symlink(l[0], filepath.Join(dev, l[1])); err != nil {
-			return err
-		}
+		path := filepath.Join(root, "dev", l[1])
+		p.add("symlink "+path, unix.SYS_SYMLINKAT, l[0], unix.AT_FDCWD, path)
 	}
-	return nil
 }
 
 // pivot makes root the root and lets go of the old one. Both may be the same
-// folder (pivot_root(2), "pivot_root . ."), so none is needed for the old.
-func pivot(root string) error {
-	if err := unix.Chdir(root); err != nil {
-		return &os.PathError{Op: "chdir", Path: root, Err: err}
-	}
-	err := unix.PivotRoot(".", ".")
-	switch {
-	case err == nil:
-		if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-			return fmt.Errorf("unmount the old root: %w", err)
-		}
-	case errors.Is(err, unix.EINVAL): // the old root is the initial ramfs, which nothing can be moved away from
-		if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
-			return fmt.Errorf("move root: %w", err)
-		}
-		if err := unix.Chroot("."); err != nil {
-			return fmt.Errorf("chroot: %w", err)
-		}
-	default:
-		return fmt.Errorf("pivot_root: %w", err)
-	}
-	if err := unix.Chdir("/"); err != nil {
-		return fmt.Errorf("chdir /: %w", err)
-	}
-	return nil
+// folder (pivot_root(2), "pivot_root . ."), so none is needed for the old. When
+// the old root is the initial ramfs, which nothing can be moved away from, the
+// new one is mounted over it instead.
+func (p *childProgram) pivot(root string) {
+	p.add("chdir "+root, unix.SYS_CHDIR, root)
+	first := p.here()
+	p.add("pivot_root", unix.SYS_PIVOT_ROOT, ".", ".")
+	p.add("unmount the old root", unix.SYS_UMOUNT2, ".", unix.MNT_DETACH)
+	p.calls[first].onError = p.here()
+	p.add("move root", unix.SYS_MOUNT, ".", "/", 0, unix.MS_MOVE, 0)
+	p.add("chroot", unix.SYS_CHROOT, ".")
+	p.calls[first+1].then = p.here()
+	p.add("chdir /", unix.SYS_CHDIR, "/")
 }
 
-func setHostname(name string) error {
-	if err := unix.Sethostname([]byte(name)); err != nil {
-		return fmt.Errorf("set hostname: %w", err)
-	}
-	return nil
+func (p *childProgram) hostname(name string) {
+	p.add("set hostname", unix.SYS_SETHOSTNAME, name, len(name))
 }
 
-// loopbackUp brings lo up in a network namespace of our own.
-func loopbackUp(network string) error {
-	if network == "host" {
-		return nil
+// loopbackUp brings lo up in a network namespace of the container's own.
+func (p *childProgram) loopbackUp() {
+	// struct ifreq: the name, then the flags.
+	request := new([40]byte)
+	copy(request[:unix.IFNAMSIZ-1], "lo")
+	*(*uint16)(unsafe.Pointer(&request[unix.IFNAMSIZ])) = unix.IFF_UP
+	p.add("socket for lo", unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	p.add("set lo up", unix.SYS_IOCTL, 0, unix.SIOCSIFFLAGS, unsafe.Pointer(request)).takes = true
+}
+
+// unblockSignals undoes for the container's program what fork does for the
+// child. The runtime's handlers are still there until execve, so signals that
+// process 1 could get are set to their default first, which is to ignore them.
+func (p *childProgram) unblockSignals() {
+	none := new(unix.Sigset_t)
+	def := new([4]uintptr) // struct sigaction of the kernel: SIG_DFL, no flags, no restorer, empty mask
+	const sigsetSize = 8
+	for _, s := range []unix.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGURG} {
+		p.add("reset signal", unix.SYS_RT_SIGACTION, int(s), unsafe.Pointer(def), 0, sigsetSize)
 	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	p.add("unblock signals", unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, unsafe.Pointer(none), 0, sigsetSize)
+}
+
+func (p *childProgram) exec(args, env []string) error {
+	argv, err := syscall.SlicePtrFromStrings(args)
 	if err != nil {
-		return fmt.Errorf("loopback: %w", err)
+		return fmt.Errorf("arguments: %w", err)
 	}
-	defer unix.Close(fd)
-	lo, err := unix.NewIfreq("lo")
+	envv, err := syscall.SlicePtrFromStrings(env)
 	if err != nil {
-		return fmt.Errorf("loopback: %w", err)
+		return fmt.Errorf("environment: %w", err)
 	}
-	lo.SetUint16(unix.IFF_UP)
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
-		return fmt.Errorf("loopback: %w", err)
-	}
+	p.keep = append(p.keep, argv, envv)
+	p.add("exec "+args[0], unix.SYS_EXECVE, args[0], unsafe.Pointer(&argv[0]), unsafe.Pointer(&envv[0]))
 	return nil
-}
-
-// waitForGo waits until the engine has done its part outside.
-func waitForGo() error {
-	var b [1]byte
-	for {
-		n, err := unix.Read(initGoFD, b[:])
-		switch {
-		case err == unix.EINTR:
-		case err != nil:
-			return fmt.Errorf("wait for the engine: %w", err)
-		case n == 0:
-			return fmt.Errorf("wait for the engine: %w", io.ErrUnexpectedEOF)
-		default:
-			return nil
-		}
-	}
 }

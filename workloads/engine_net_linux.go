@@ -26,7 +26,7 @@ func (c *engineContainer) connect() error {
 	if c.spec.Network != "bridge" {
 		return nil
 	}
-	ns, err := netns.GetFromPid(c.init.Pid)
+	ns, err := netns.GetFromPid(c.pid)
 	if err != nil {
 		return fmt.Errorf("network namespace: %w", err)
 	}

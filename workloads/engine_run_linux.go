@@ -13,19 +13,15 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// engineRoles lists the processes of the engine: run is client and runtime in
-// one, init becomes the container's program.
+// engineRoles lists what the engine can be started as: run is client and
+// runtime in one.
 func engineRoles() []engineRole {
-	return []engineRole{
-		{name: "run", main: engineRun},
-		{name: "init", main: engineInit},
-	}
+	return []engineRole{{name: "run", main: engineRun}}
 }
 
 // engineRun creates a container, starts it, waits until its program has
@@ -65,7 +61,9 @@ type engineContainer struct {
 	path   string // the container's folder in it
 	cgroup []string
 	link   int // index of the host's end of the veth pair; 0: none
-	init   *os.Process
+	pid    int // of the init, in our namespace
+	pidfd  int
+	move   bool // the init still has to be moved into its cgroups
 }
 
 // engineState is what engines keep on the disk about a container.
@@ -121,107 +119,118 @@ func (c *engineContainer) create() error {
 // start runs the init until it has become the container's program and that
 // program has exited.
 func (c *engineContainer) start(ctx context.Context) (code int, err error) {
-	goRead, goWrite, err := os.Pipe() // one byte: everything outside is ready
+	goRead, goWrite, err := os.Pipe()
 	if err != nil {
 		return 0, err
 	}
+	defer goRead.Close()
 	defer goWrite.Close()
-	errRead, errWrite, err := os.Pipe() // what went wrong; closed by execve
+	errRead, errWrite, err := os.Pipe()
 	if err != nil {
-		goRead.Close()
 		return 0, err
 	}
 	defer errRead.Close()
-	err = c.clone(goRead, errWrite)
-	goRead.Close()
-	errWrite.Close()
+	defer errWrite.Close()
+	program, err := c.initProgram(initPipes{goRead: int(goRead.Fd()), goWrite: int(goWrite.Fd()), report: int(errWrite.Fd())})
 	if err != nil {
 		return 0, err
 	}
-	release := context.AfterFunc(ctx, func() { _ = c.init.Kill() }) // gone is what we want
-	defer release()
-
-	prepared := c.connect()
-	if prepared == nil {
-		_, prepared = goWrite.Write([]byte{1})
-	}
-	goWrite.Close()
-	message, readErr := io.ReadAll(errRead)
-	if prepared == nil && readErr == nil && len(message) == 0 {
-		prepared = c.persist("state.json", engineState{ID: c.id, Status: "running", PID: c.init.Pid})
-	} else {
-		_ = c.init.Kill() // it may be waiting for a byte that will not come
-	}
-	state, err := c.init.Wait()
-	switch {
-	case len(message) > 0:
-		return 0, fmt.Errorf("init: %s", message)
-	case prepared != nil && !errors.Is(prepared, syscall.EPIPE):
-		return 0, prepared
-	case readErr != nil:
-		return 0, readErr
-	case err != nil:
+	if err := c.clone(program, int(errWrite.Fd())); err != nil {
 		return 0, err
 	}
-	return exitCode(state), nil
+	defer unix.Close(c.pidfd)
+	errWrite.Close() // the init has its own: when that is closed it has become the program
+	release := context.AfterFunc(ctx, c.kill)
+	defer release()
+
+	err = c.launch(goWrite)
+	report, readErr := io.ReadAll(errRead)
+	if len(report) > 0 {
+		err = program.explain(report) // rather than that nobody read what launch wrote
+	}
+	if err = errors.Join(err, readErr); err == nil {
+		err = c.persist("state.json", engineState{ID: c.id, Status: "running", PID: c.pid})
+	}
+	if err != nil {
+		c.kill()
+	}
+	status, waitErr := wait(c.pid)
+	if err = errors.Join(err, waitErr); err != nil {
+		return 0, err
+	}
+	if status.Signaled() {
+		return 128 + int(status.Signal()), nil
+	}
+	return status.ExitStatus(), nil
+}
+
+// launch does what has to be done from the outside while the init is setting
+// its namespaces up, and lets it go on.
+func (c *engineContainer) launch(goWrite *os.File) error {
+	if c.move {
+		for _, dir := range c.cgroup {
+			if err := moveToCgroup(dir, c.pid); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.connect(); err != nil {
+		return err
+	}
+	_, err := goWrite.Write([]byte{1})
+	return err
 }
 
 // clone makes the init in its namespaces. With cgroup v2 it is born in its
 // cgroup (CLONE_INTO_CGROUP, Linux 5.7), which spares the move and its wait
 // for an RCU grace period.
-func (c *engineContainer) clone(files ...*os.File) error {
-	sys := &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
-		Pdeathsig:  unix.SIGKILL,
-	}
+func (c *engineContainer) clone(program *childProgram, report int) error {
+	flags := uint64(unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC)
 	if c.spec.Network != "host" {
-		sys.Cloneflags |= unix.CLONE_NEWNET
+		flags |= unix.CLONE_NEWNET
 	}
+	cgroup := -1
 	if len(c.cgroup) > 0 {
-		sys.Cloneflags |= unix.CLONE_NEWCGROUP
+		flags |= unix.CLONE_NEWCGROUP
 	}
-	attr := &os.ProcAttr{
-		Files: append([]*os.File{os.Stdin, os.Stdout, os.Stderr}, files...),
-		Env:   []string{"GOMAXPROCS=1"}, // of the init; the program gets the spec's
-		Sys:   sys,
-	}
-	argv := []string{"trace", engineCommand, "init", c.dir, c.id}
-	into := len(c.cgroup) == 1 && c.spec.Unified
-	if into {
+	if len(c.cgroup) == 1 && c.spec.Unified {
 		fd, err := unix.Open(c.cgroup[0], unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return &os.PathError{Op: "open", Path: c.cgroup[0], Err: err}
 		}
 		defer unix.Close(fd)
-		sys.UseCgroupFD, sys.CgroupFD = true, fd
+		cgroup = fd
 	}
-	p, err := os.StartProcess("/proc/self/exe", argv, attr)
-	if into && err != nil { // a kernel or a seccomp filter that knows no clone3
-		into, sys.UseCgroupFD = false, false
-		p, err = os.StartProcess("/proc/self/exe", argv, attr)
+	var err error
+	c.pid, c.pidfd, err = program.fork(flags, cgroup, report)
+	c.move = cgroup < 0
+	if cgroup >= 0 && (err == unix.EINVAL || err == unix.E2BIG) { // a kernel older than CLONE_INTO_CGROUP
+		c.pid, c.pidfd, err = program.fork(flags, -1, report)
+		c.move = true
 	}
 	if err != nil {
-		return fmt.Errorf("clone: %w", err)
-	}
-	c.init = p
-	if into {
-		return nil
-	}
-	for _, dir := range c.cgroup {
-		if err := moveToCgroup(dir, p.Pid); err != nil {
-			return errors.Join(err, c.abandon())
-		}
+		return fmt.Errorf("clone3: %w", err)
 	}
 	return nil
 }
 
-// abandon ends and reaps an init that nothing will be done with.
-func (c *engineContainer) abandon() error {
-	if err := c.init.Kill(); err != nil {
-		return err
+// kill ends the container. The pidfd cannot mean another process.
+func (c *engineContainer) kill() {
+	_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0) // gone is what we want
+}
+
+// wait reaps a child.
+func wait(pid int) (unix.WaitStatus, error) {
+	var status unix.WaitStatus
+	for {
+		_, err := unix.Wait4(pid, &status, 0, nil)
+		if err != unix.EINTR {
+			if err != nil {
+				err = fmt.Errorf("wait: %w", err)
+			}
+			return status, err
+		}
 	}
-	_, err := c.init.Wait()
-	return err
 }
 
 // remove takes everything away, in the order in which it was made backwards.

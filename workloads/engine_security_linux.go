@@ -4,7 +4,10 @@ package workloads
 
 import (
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -22,36 +25,37 @@ func keptCapabilities() uint64 {
 	return set
 }
 
-// dropPrivileges takes from the thread, and from what it will become, the
-// capabilities that a container does not need.
-func dropPrivileges() error {
-	kept := keptCapabilities()
-	for c := uint(0); c < 64; c++ {
-		if kept&(1<<c) != 0 {
-			continue
-		}
-		err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
-		if err == unix.EINVAL { // past the last one that this kernel knows
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("drop capability %d: %w", c, err)
+// lastCapability is the highest that this kernel knows.
+func lastCapability() uint {
+	b, err := os.ReadFile("/proc/sys/kernel/cap_last_cap")
+	if err == nil {
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 6); err == nil {
+			return uint(n)
 		}
 	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
+	return unix.CAP_LAST_CAP
+}
+
+// dropPrivileges takes from the child, and from what it will become, the
+// capabilities that a container does not need.
+func (p *childProgram) dropPrivileges() error {
+	kept := keptCapabilities()
+	for c := range lastCapability() + 1 {
+		if kept&(1<<c) == 0 {
+			p.add("drop capability", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, int(c))
+		}
+	}
+	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	data := new([2]unix.CapUserData)
+	if err := unix.Capget(header, &data[0]); err != nil {
 		return fmt.Errorf("read capabilities: %w", err)
 	}
 	for i := range data {
-		half := uint32(kept >> (32 * i))
-		data[i].Permitted &= half
+		data[i].Permitted &= uint32(kept >> (32 * i))
 		data[i].Effective = data[i].Permitted
 		data[i].Inheritable = 0
 	}
-	if err := unix.Capset(&header, &data[0]); err != nil {
-		return fmt.Errorf("set capabilities: %w", err)
-	}
+	p.add("set capabilities", unix.SYS_CAPSET, unsafe.Pointer(header), unsafe.Pointer(data))
 	return nil
 }
 
@@ -96,19 +100,11 @@ func syscallFilter() []unix.SockFilter {
 	return append(f, answer(unix.SECCOMP_RET_ALLOW), answer(unix.SECCOMP_RET_ERRNO|uint32(unix.EPERM)))
 }
 
-// filterSyscalls installs the filter on the thread. no_new_privs comes first:
-// a set-user-id program must not run with a filter that its owner did not
-// choose.
-func filterSyscalls() error {
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("set no_new_privs: %w", err)
-	}
+// filterSyscalls installs the filter. no_new_privs comes first: a set-user-id
+// program must not run with a filter that its owner did not choose.
+func (p *childProgram) filterSyscalls() {
 	filter := syscallFilter()
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program)))
-	if errno != 0 {
-		return fmt.Errorf("install seccomp filter: %w", errno)
-	}
-	runtime.KeepAlive(filter)
-	return nil
+	program := &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	p.add("set no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	p.add("install seccomp filter", unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, unsafe.Pointer(program))
 }

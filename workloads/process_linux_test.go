@@ -9,10 +9,17 @@ import (
 
 func makeFIFO(path string) error { return unix.Mkfifo(path, 0o600) }
 
-// gone says that the process has ended; nobody may have reaped it yet.
+// gone says that the process has ended or, having been killed, ends soon;
+// nobody may have reaped it yet.
 func gone(pid int) bool {
-	st, ok := readProcStat(pid)
-	return !ok || st.state == 'Z' || st.state == 'X'
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err == unix.ESRCH
+	}
+	defer unix.Close(fd)
+	const patience = 10000 // ms
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, patience)
+	return err == nil && n == 1
 }
 
 func TestParseProcStat(t *testing.T) {
