@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
 	"runtime"
 )
@@ -80,6 +81,7 @@ func Run(ctx context.Context, targets []Running, plan Plan, rec Recorder, progre
 	if progress == nil {
 		progress = func(Step) {}
 	}
+	settleRuntime()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	r := &runner{
@@ -90,6 +92,15 @@ func Run(ctx context.Context, targets []Running, plan Plan, rec Recorder, progre
 	r.results = make([]Result, 0, r.total)
 	err := r.run(ctx)
 	return r.results, err
+}
+
+// settleRuntime makes the Go runtime do what it does only once, outside of any
+// operation: before it starts its first process, package os tries pidfds out
+// on a child of its own.
+func settleRuntime() {
+	if p, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = p.Release() // it was only looked up
+	}
 }
 
 // runner is the state of one run.
