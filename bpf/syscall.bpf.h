@@ -36,8 +36,10 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 	if (!s || !is_followed(s))
 		return 0;
 	c = count();
+	/* A sample in the middle of this must not send half of it. */
+	s->nr = -1;
+	barrier();
 	s->flags &= ~ST_BEGUN;
-	s->nr = nr;
 	s->enter = bpf_ktime_get_ns();
 	s->enter_cpu = bpf_get_smp_processor_id();
 	s->enter_seq = c ? c->seq : 0;
@@ -56,6 +58,8 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 	s->args[4] = regs->regs[4];
 	s->args[5] = regs->regs[5];
 #endif
+	barrier();
+	s->nr = nr;
 	return 0;
 }
 
@@ -304,6 +308,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 		return 0;
 	nr = s->nr;
 	s->nr = -1;
+	barrier();
 	b = scratch(SLOT_TASK);
 	if (!b)
 		return 0;

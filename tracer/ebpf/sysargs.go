@@ -242,10 +242,16 @@ func (d *decoder) sysBegin(id tracer.TaskID, r *bpf.TraceRecSys, args tracer.Arg
 }
 
 func (d *decoder) sysEnter(r *bpf.TraceRecSys, rest []byte) {
-	if id := d.resolve(r.Tid); id > tracer.Idle && tracer.Time(r.H.Ts) > d.begin {
-		d.sysBegin(id, r, d.sysArgs(id, r, rest))
-		d.info(id).inCall = true
+	id := d.resolve(r.Tid)
+	if id <= tracer.Idle || tracer.Time(r.H.Ts) <= d.begin {
+		return
 	}
+	if in := d.info(id); in.inCall && in.entered == r.Enter {
+		return // a sample came while it was being sent, and sent it too
+	}
+	d.sysBegin(id, r, d.sysArgs(id, r, rest))
+	in := d.info(id)
+	in.inCall, in.entered = true, r.Enter
 }
 
 func (d *decoder) sysExit(r *bpf.TraceRecSys, rest []byte) {

@@ -25,6 +25,7 @@ type taskInfo struct {
 	stack   tracer.StackID
 	work    openWork // of a kworker
 	inCall  bool     // the begin of a call was added, not its end
+	entered uint64   // when that call was entered
 	program string   // bprm->filename of its last exec
 	net     uint64
 }
