@@ -151,14 +151,6 @@ func callNumber(name string) int {
 	return -1
 }
 
-// callName is the name of a number, "" when it has none.
-func callName(nr int) string {
-	if nr < 0 || nr >= len(syscallNames) {
-		return ""
-	}
-	return syscallNames[nr]
-}
-
 // callRow is the row of a call, or one that has its name only.
 func callRow(name string) call {
 	for i := range calls {
@@ -191,7 +183,8 @@ type word struct {
 	name  string
 }
 
-// text is the wordTable of a value joined by |; bits without a name are left out.
+// append writes the words of a value, joined by |; bits without a name are left
+// out.
 func (w *wordTable) append(buf []byte, value uint64) []byte {
 	if w.oneOf {
 		if w.mask != 0 {

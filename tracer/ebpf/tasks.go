@@ -27,7 +27,6 @@ type taskInfo struct {
 	inCall  bool     // the begin of a call was added, not its end
 	entered uint64   // when that call was entered
 	program string   // bprm->filename of its last exec
-	net     uint64
 }
 
 // openWork is the item a kworker is at.
