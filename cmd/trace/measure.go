@@ -204,20 +204,8 @@ func (m *measurement) write(result *analysis.Result) error {
 	}
 	m.events = nil
 	in := reports.Input{Result: result, Operations: operations(m.dir.file(eventsFile), m.set, m.options)}
-	for _, name := range folderFormats {
-		f, err := reports.Lookup(name)
-		if err != nil {
-			return err
-		}
-		o := output{format: f, file: m.dir.file(f.File)}
-		err = o.open(m.term)
-		if err == nil {
-			err = o.write(&in)
-		}
-		if err != nil {
-			o.discard()
-			return err
-		}
+	if err := m.fillFolder(&in); err != nil {
+		return err
 	}
 	if err := m.dir.commit(); err != nil {
 		return err
@@ -231,6 +219,29 @@ func (m *measurement) write(result *analysis.Result) error {
 	fmt.Fprintf(m.term.err, "result: %s\n", printable(m.dir.path, false))
 	fmt.Fprintf(m.term.err, "flame graph: go tool pprof -http=: %s\n", printable(filepath.Join(m.dir.path, "wall.pb.gz"), false))
 	return nil
+}
+
+// fillFolder writes the folder's own reports in one pass over the operations.
+func (m *measurement) fillFolder(in *reports.Input) error {
+	var writers []func(*reports.Input) error
+	for _, name := range folderFormats {
+		f, err := reports.Lookup(name)
+		if err != nil {
+			return err
+		}
+		writers = append(writers, func(in *reports.Input) error {
+			o := output{format: f, file: m.dir.file(f.File)}
+			err := o.open(m.term)
+			if err == nil {
+				err = o.write(in)
+			}
+			if err != nil {
+				o.discard()
+			}
+			return err
+		})
+	}
+	return reports.Together(in, writers...)
 }
 
 // close gives up whatever finish has not completed.
