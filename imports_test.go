@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"tracer":           {"github.com/klauspost/compress/..."},
 	"tracer/symbols":   {"stagetrace/tracer", "github.com/ianlancetaylor/demangle", "golang.org/x/sys/..."},
 	"tracer/tracetest": {"stagetrace/tracer", "golang.org/x/sys/..."},
-	"tracer/sample":    {"stagetrace/tracer", "github.com/shirou/gopsutil/v4/..."},
+	"tracer/sample":    {"stagetrace/tracer", "golang.org/x/sys/...", "github.com/shirou/gopsutil/v4/..."},
 	"tracer/replay":    {"stagetrace/tracer"},
 	"tracer/etw":       {"stagetrace/tracer"},
 	"tracer/dtrace":    {"stagetrace/tracer"},

@@ -65,9 +65,7 @@ func bench(ctx context.Context, opt options, out, progress io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if err := printRows(out, l, rows); err != nil {
-			return err
-		}
+		printRows(out, l, rows)
 	}
 	fmt.Fprintln(out)
 	for _, o := range owns {
@@ -150,7 +148,7 @@ func loadCommand(l load, stops bool, scale float64) ([]string, error) {
 
 // printRows prints, for every tool, its figure of each round over that of
 // nothing in the same round.
-func printRows(w io.Writer, l load, rows []*row) error {
+func printRows(w io.Writer, l load, rows []*row) {
 	base := rows[0]
 	fmt.Fprintf(w, "\n%s (%s): %s wall", l.name, l.unit, nanoseconds(median(base.wall)))
 	if !l.wallOnly {
@@ -172,7 +170,9 @@ func printRows(w io.Writer, l load, rows []*row) error {
 		}
 		fmt.Fprintf(w, "  %-34s  %d\n", ratios(r.wall, base.wall), len(r.wall))
 	}
-	return nil
+	if l.wallOnly {
+		fmt.Fprintln(w, "  Tools that start the load themselves see the client only, not the daemons.")
+	}
 }
 
 func ratios(values, base []float64) string {

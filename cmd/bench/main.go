@@ -42,8 +42,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	var opt options
 	quick := flags.Bool("quick", false, "small loads, 3 rounds: shows that everything runs, measures little")
-	flags.IntVar(&opt.rounds, "rounds", 11, "rounds; each runs every load once under every tool")
-	flags.Float64Var(&opt.scale, "scale", 1, "size of the loads")
+	flags.IntVar(&opt.rounds, "rounds", 11, "rounds; each runs every load once under every tool (not with -quick)")
+	flags.Float64Var(&opt.scale, "scale", 1, "size of the loads (not with -quick)")
 	flags.StringVar(&opt.loads, "loads", "", "only these loads, comma-separated: "+strings.Join(loadNames(), ", "))
 	flags.StringVar(&opt.tools, "tools", "", "only tools whose name contains one of these, comma-separated")
 	if err := flags.Parse(args); err != nil {

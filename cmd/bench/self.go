@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -20,18 +21,21 @@ import (
 type setting struct {
 	name       string
 	only       []string
-	calls      bool // with the programs on system calls that the linux set asks for
+	calls      bool // with spans of every system call, what a set with exact system call terms needs
 	unfollowed bool // the load is not part of an operation: others are measured
 	everyStack bool // the stack of every sleep, not only of long ones
+	timed      bool // with the kernel's statistics of how long our programs run
 }
 
-// settings is the table of ways that have a target of their own.
+// settings is the table of ways that have a target of their own. The stage
+// sets are those of container-start, which need no program on system calls.
 func settings() []setting {
 	return []setting{
 		{name: "trace"},
-		{name: "trace, system call programs", calls: true},
-		{name: "trace, system call programs, not followed", calls: true, unfollowed: true, only: []string{"getppid", "pingpong"}},
+		{name: "trace, every system call", calls: true, only: []string{"spawn", "getppid", "pingpong"}},
+		{name: "trace, every system call, not followed", calls: true, unfollowed: true, only: []string{"getppid", "pingpong"}},
 		{name: "trace, stack of every sleep", everyStack: true, only: []string{"pingpong"}},
+		{name: "trace, its run time counted", timed: true, only: []string{"spawn", "docker"}},
 	}
 }
 
@@ -46,18 +50,19 @@ type ownTool struct {
 	setting
 	session  tracer.Session
 	op       uint64
-	opened   time.Duration // from nothing to ready to attach
-	attached []float64     // ns, each Start
-	runNs    int64         // in the kernel programs, all loads
+	opened   time.Duration    // from nothing to ready to attach
+	attached []float64        // ns, each Start
+	runNs    map[string]int64 // in the kernel programs, by load
+	wallNs   map[string]int64 // of the loads, by load
 	lost     uint64
 	events   int64
 }
 
 // openOwn opens a session for every setting that works here.
 func openOwn(ctx context.Context) (owns []*ownTool, tools []tool) {
-	set, err := stage.Load([]string{"linux"}, nil)
+	set, err := stage.Load([]string{"container", "linux"}, nil)
 	for _, s := range settings() {
-		own := &ownTool{setting: s}
+		own := &ownTool{setting: s, runNs: map[string]int64{}, wallNs: map[string]int64{}}
 		failure := err
 		if failure == nil {
 			failure = own.open(ctx, set)
@@ -75,14 +80,18 @@ func openOwn(ctx context.Context) (owns []*ownTool, tools []tool) {
 
 func (o *ownTool) open(ctx context.Context, set *stage.Set) error {
 	begin := time.Now()
-	cfg := tracer.Config{SleepStack: sleepStack, SamplePeriod: samplePeriod, TracerPID: os.Getpid()}
-	cfg.Probes = slices.DeleteFunc(slices.Clone(set.Probes()), func(p tracer.Probe) bool {
-		return p.Class == tracer.ClassSyscall && !o.calls
-	})
+	cfg := tracer.Config{SleepStack: sleepStack, SamplePeriod: samplePeriod}
+	if !o.unfollowed { // what we start is followed with us
+		cfg.TracerPID = os.Getpid()
+	}
+	cfg.Probes = set.Probes()
+	if o.calls {
+		cfg.Probes = append(cfg.Probes, tracer.Probe{Class: tracer.ClassSyscall, Symbol: "*"})
+	}
 	if o.everyStack {
 		cfg.SleepStack = 0
 	}
-	var backend ebpf.Backend
+	backend := ebpf.Backend{Stats: o.timed}
 	s, err := backend.Open(ctx, cfg)
 	o.session, o.opened = s, time.Since(begin)
 	return err
@@ -102,7 +111,9 @@ func (o *ownTool) around(ctx context.Context, argv []string) (f figures, err err
 	o.mark(tracer.KindOpEnd)
 	tr, stopErr := o.session.Stop(ctx)
 	if tr != nil {
-		o.runNs += tr.Meta.RunNs
+		name := argv[len(argv)-2] // of the load: see loadCommand
+		o.runNs[name] += tr.Meta.RunNs
+		o.wallNs[name] += f.WallNs
 		o.lost += tr.Lost()
 		o.events += int64(len(tr.Events))
 	}
@@ -119,8 +130,15 @@ func (o *ownTool) mark(kind tracer.Kind) {
 	o.session.Mark(tracer.Mark{Kind: kind, Time: o.session.Now(), TID: threadID(), Op: o.op, Target: "bench"})
 }
 
+// summary says what the ratios do not: start-up, volume, loss, and the share
+// of the loads' wall time that went into our kernel programs, on all CPUs.
 func (o *ownTool) summary() string {
-	return fmt.Sprintf("%s: open %s, attach %s (median of %d), %d events, %d lost, %s in kernel programs", o.name,
-		o.opened.Round(time.Millisecond), time.Duration(median(o.attached)).Round(time.Millisecond), len(o.attached), o.events, o.lost,
-		time.Duration(o.runNs).Round(time.Millisecond))
+	text := fmt.Sprintf("%s: open %s, attach %s (median of %d), %d events, %d lost", o.name,
+		o.opened.Round(time.Millisecond), time.Duration(median(o.attached)).Round(100*time.Microsecond), len(o.attached), o.events, o.lost)
+	for _, name := range slices.Sorted(maps.Keys(o.runNs)) {
+		if o.runNs[name] > 0 && o.wallNs[name] > 0 {
+			text += fmt.Sprintf("; %s: kernel programs ran for %.1f %% of the wall time", name, 100*float64(o.runNs[name])/float64(o.wallNs[name]))
+		}
+	}
+	return text
 }
