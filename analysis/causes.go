@@ -40,6 +40,9 @@ type marker struct {
 	asleep []int32       // per task: 1 + the event at which it went to sleep, while marked; 0: none
 	flows  map[uint64]bool
 	names  markNames
+
+	touched map[tracer.TaskID]bool // leaders of user processes that the operation has reached
+	foreign []bool                 // per task: what it does was asked for by somebody outside of the operation
 }
 
 type markNames struct{ create, teardown, cgroupMkdir tracer.StringID }
@@ -48,7 +51,7 @@ const noTime tracer.Time = -1 << 62
 
 // mark follows what the operation caused from its begin until until.
 func (a *traceAnalysis) mark(root tracer.TaskID, begin, end, until tracer.Time, from int) *marks {
-	k := &marker{a: a, root: root, flows: map[uint64]bool{}, since: make([]tracer.Time, len(a.tr.Tasks)), asleep: make([]int32, len(a.tr.Tasks)),
+	k := &marker{a: a, root: root, flows: map[uint64]bool{}, touched: map[tracer.TaskID]bool{}, foreign: make([]bool, len(a.tr.Tasks)), since: make([]tracer.Time, len(a.tr.Tasks)), asleep: make([]int32, len(a.tr.Tasks)),
 		out: &marks{episodes: map[tracer.TaskID][]episode{}, shares: map[*item]int{}, forked: map[tracer.TaskID]bool{}, netns: map[uint64]bool{}, cgroups: map[uint64]bool{}}}
 	for i := range k.since {
 		k.since[i] = noTime
@@ -62,6 +65,7 @@ func (a *traceAnalysis) mark(root tracer.TaskID, begin, end, until tracer.Time, 
 			k.end(root, end) // what the driver does next is not the operation's
 			ended = true
 			k.root = tracer.NoTask
+			clear(k.touched) // whom the next operation asks is not known
 		}
 		k.event(i, &ev[i])
 	}
@@ -76,6 +80,40 @@ func (k *marker) marked(id tracer.TaskID) bool { return id > 0 && k.since[id] !=
 func (k *marker) begin(id tracer.TaskID, at tracer.Time) {
 	if id > 0 && k.since[id] == noTime {
 		k.since[id] = at
+		k.foreign[id] = false
+		if !k.a.tr.Tasks[id].Kernel && k.root != tracer.NoTask {
+			k.touched[k.a.tr.Leader(id)] = true
+		}
+	}
+}
+
+// ours tells that what a task does is done for the operation: it is marked, of
+// a process that the operation created, or a thread of a process that the
+// operation has reached and of which nobody else is known to have asked
+// anything since it last slept. The last covers runtimes that hand work from
+// thread to thread without a wake-up (a Go thread that spins takes a goroutine
+// that another made ready).
+func (k *marker) ours(id tracer.TaskID) bool {
+	return id > 0 && (k.since[id] != noTime || k.out.owned(id) || k.touched[k.a.tr.Leader(id)] && !k.foreign[id])
+}
+
+// wake marks whom the operation wakes. A thread that is only taken for the
+// operation's own marks other processes, but no thread of its own one.
+func (k *marker) wake(e *tracer.Event, own bool) {
+	if e.Peer <= 0 {
+		return
+	}
+	switch outside := e.Task <= 0 || k.a.tr.Leader(e.Task) != k.a.tr.Leader(e.Peer); {
+	case !own:
+		if e.Flow != 0 && k.flows[e.Flow] {
+			k.begin(e.Peer, e.Time)
+		}
+	case k.marked(e.Task), outside && k.ours(e.Task):
+		k.begin(e.Peer, e.Time)
+	case outside:
+		k.foreign[e.Peer] = true
+	default:
+		k.foreign[e.Peer] = k.foreign[e.Task]
 	}
 }
 
@@ -90,9 +128,7 @@ func (k *marker) event(i int, e *tracer.Event) {
 	own := e.Ctx == tracer.CtxTask || e.Flags&tracer.FlagInline != 0
 	switch e.Kind {
 	case tracer.KindWake:
-		if own && k.marked(e.Task) || !own && e.Flow != 0 && k.flows[e.Flow] {
-			k.begin(e.Peer, e.Time)
-		}
+		k.wake(e, own)
 	case tracer.KindSwitch:
 		k.switched(i, e)
 	case tracer.KindFork:
@@ -103,7 +139,7 @@ func (k *marker) event(i int, e *tracer.Event) {
 			k.begin(e.Task, e.Time)
 		}
 	case tracer.KindSend:
-		if own && k.marked(e.Task) {
+		if own && k.ours(e.Task) {
 			k.flows[e.Flow] = true
 		}
 	case tracer.KindPoint:
@@ -118,7 +154,7 @@ func (k *marker) event(i int, e *tracer.Event) {
 // fork marks the child. A new process is the operation's own for as long as it
 // lives, whoever wakes it; a new thread of an older one is not.
 func (k *marker) fork(e *tracer.Event) {
-	if e.Peer <= 0 || !k.marked(e.Task) && !k.out.owned(e.Task) {
+	if e.Peer <= 0 || !k.ours(e.Task) {
 		return
 	}
 	k.begin(e.Peer, e.Time)
@@ -148,7 +184,7 @@ func (k *marker) switched(i int, e *tracer.Event) {
 func (k *marker) point(e *tracer.Event) {
 	switch {
 	case e.Class == tracer.ClassNetns && e.Name == k.names.create:
-		if k.marked(e.Task) {
+		if k.ours(e.Task) {
 			k.out.netns[e.Flow] = true
 		}
 	case e.Class == tracer.ClassNetns && e.Name == k.names.teardown:
@@ -158,7 +194,7 @@ func (k *marker) point(e *tracer.Event) {
 			}
 		}
 	case e.Class == tracer.ClassTracepoint && e.Name == k.names.cgroupMkdir && e.Flow != 0:
-		if k.marked(e.Task) {
+		if k.ours(e.Task) {
 			k.out.cgroups[e.Flow] = true
 		}
 	}
