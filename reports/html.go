@@ -108,7 +108,7 @@ func pageOfTarget(r *analysis.Result, vs []targetView, i int) pageTarget {
 	v := &vs[i]
 	d, u := &v.Wall, v.Unit
 	t := pageTarget{Name: orNone(Clean(v.Target)), N: strconv.Itoa(d.N), Ratio: ratioToFirst(vs, i), EndToEnd: endToEnd(d, v.Untraced, " – "),
-		Cost: tracingCost(v.Summary, " – "), Cold: coldStart(v.Summary), Unit: u.name, Note: medianNote, Total: hundredths(v.Total)}
+		Cost: tracingCost(v.Summary, " – "), Cold: coldStart(v.Summary), Unit: u.name, Note: strings.TrimSpace(v.Small + " " + medianNote), Total: hundredths(v.Total)}
 	if i == 0 {
 		t.Ratio = "1"
 	}

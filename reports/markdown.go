@@ -95,6 +95,10 @@ func (m *markdownWriter) target(v *targetView) {
 	}
 	m.row("**"+hundredths(v.Total)+" %**", "**total**", "**"+u.cell(v.Traced.Median)+"**", u.interval(v.Traced.Lo, v.Traced.Hi, " .. "), "", "", "", "", "", "")
 	m.line("")
+	if v.Small != "" {
+		m.line("%s", cleanMarkdown(v.Small))
+		m.line("")
+	}
 	m.offPath(v)
 	m.line("Tracing: %s.", tracingCost(v.Summary, " .. "))
 	m.line("")

@@ -128,6 +128,7 @@ func (t *tableWriter) target(v *targetView) {
 	}
 	t.b.WriteString("\n")
 	t.stages(v)
+	t.text(v.Small, t.dim, "  ", "    ")
 	t.text(medianNote, t.dim, "  ", "  ")
 	t.offPath(v)
 	t.b.WriteString("\n")

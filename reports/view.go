@@ -32,7 +32,8 @@ type stageRow struct {
 type targetView struct {
 	*analysis.Summary
 	Rows  []stageRow
-	Total int // of Share: 10000, or 0 without operations
+	Small string // the stages of a folded row, by name and mean; "": none
+	Total int    // of Share: 10000, or 0 without operations
 	Unit  timeUnit
 }
 
@@ -68,6 +69,7 @@ func view(s *analysis.Summary, all bool) targetView {
 	}
 	if len(folded) > 0 {
 		v.Rows = append(v.Rows, foldRows(folded))
+		v.Small = smallStages(folded, v.Unit)
 	}
 	v.Rows = append(v.Rows, stageRow{StageSummary: last[0]}, stageRow{StageSummary: last[1]})
 	fractions := make([]float64, len(v.Rows))
@@ -94,6 +96,15 @@ func foldRows(small []analysis.StageSummary) stageRow {
 		row.Count += st.Count
 	}
 	return row
+}
+
+// smallStages names the stages of a folded row: none is lost from sight.
+func smallStages(small []analysis.StageSummary, u timeUnit) string {
+	names := make([]string, len(small))
+	for i, st := range small {
+		names[i] = Clean(st.Name) + " " + u.cell(st.Mean)
+	}
+	return fmt.Sprintf("under %s (mean, %s): %s", percent(foldBelow), u.name, strings.Join(names, ", "))
 }
 
 // wait is one reason for being blocked and its share of the stage's time.

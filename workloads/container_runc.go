@@ -107,7 +107,7 @@ func newRunc(p Params) (Instance, error) { return newRuncInstance(p) }
 func newRuncInstance(p Params) (*runcInstance, error) {
 	r := &runcInstance{network: orDefault(p["network"], "none")}
 	if r.network != "none" && r.network != "host" {
-		return nil, fmt.Errorf("runc: network %s: runc makes no networks itself, use none or host: %w", r.network, errors.ErrUnsupported)
+		return nil, fmt.Errorf("network %s: runc makes no networks itself, use none or host: %w", r.network, errors.ErrUnsupported)
 	}
 	path, err := exec.LookPath("runc")
 	if err != nil {

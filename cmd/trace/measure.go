@@ -39,6 +39,10 @@ func measureRun(ctx context.Context, o *runOptions, term *terminal) error {
 	for _, n := range s.notes {
 		m.progress.note("%s", n)
 	}
+	for _, n := range s.skipped {
+		m.progress.note("skipped %s", n)
+		m.warn(warnSkipped, "not measured: "+n, "")
+	}
 	m.base.Workload, m.base.Units, m.base.Params, m.base.Command = s.workload.Name, s.workload.Unit, s.params, o.argv
 	if err := m.writeFacts(); err != nil {
 		return err

@@ -52,6 +52,7 @@ func (r *recording) config(set *stage.Set) (tracer.Config, error) {
 const (
 	warnPrivilege   = "privilege"
 	warnPortable    = "portable-backend"
+	warnSkipped     = "skipped-target"
 	warnInterrupted = "interrupted"
 	warnEndedEarly  = "ended-early"
 	warnLeftover    = "left-over-processes"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -15,6 +16,7 @@ type subject struct {
 	running  []workloads.Running
 	params   map[string]string // as given or by default; several values: comma-separated
 	notes    []string          // about targets: where they were found
+	skipped  []string          // combinations that a target refuses, and why
 }
 
 // subject makes instances for every target and every combination of
@@ -45,6 +47,9 @@ func (o *runOptions) subject(ctx context.Context) (*subject, error) {
 			return nil, err
 		}
 	}
+	if len(s.running) == 0 {
+		return nil, fmt.Errorf("nothing to measure: %s", strings.Join(s.skipped, "; "))
+	}
 	return s, nil
 }
 
@@ -56,6 +61,10 @@ func (s *subject) add(t workloads.Target, given []paramValue) error {
 			return usageError{err}
 		}
 		instance, err := t.New(p)
+		if errors.Is(err, errors.ErrUnsupported) {
+			s.skipped = append(s.skipped, t.Name+c.name+": "+strings.TrimSuffix(err.Error(), ": "+errors.ErrUnsupported.Error()))
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.Name, err)
 		}
