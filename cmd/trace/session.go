@@ -58,7 +58,7 @@ const (
 	warnLeftover    = "left-over-processes"
 )
 
-var recordingWarnings = []string{warnPrivilege, warnPortable, warnInterrupted, warnEndedEarly, warnLeftover}
+var recordingWarnings = []string{warnPrivilege, warnPortable, warnSkipped, warnInterrupted, warnEndedEarly, warnLeftover}
 
 // openSession opens the first backend that can record here. When that is one
 // that sees no stages, the warning says why. Only what a system cannot do, or
