@@ -14,6 +14,3 @@ func builtinTarget() Target {
 		New:     newBuiltin,
 	}
 }
-
-// builtinSupport is the string that Find gives where the engine cannot run.
-const builtinSupport = "the builtin engine is made of Linux system calls: Linux only, on amd64 or arm64"

@@ -8,6 +8,9 @@ import (
 	"fmt"
 )
 
+// builtinSupport is the string that Find gives where the engine cannot run.
+const builtinSupport = "the builtin engine is made of Linux system calls: Linux only, on amd64 or arm64"
+
 func findBuiltin(context.Context) Found { return Found{Why: builtinSupport} }
 
 func newBuiltin(Params) (Instance, error) {

@@ -3,8 +3,14 @@
 package ebpf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -175,7 +181,8 @@ func load(p *plan, kernel *symbols.Kernel, loading <-chan struct{}) (*loaded, er
 	if err != nil {
 		return nil, fmt.Errorf("embedded BPF object: %w", err)
 	}
-	vmlinux, err := btf.LoadKernelSpec()
+	types := btf.NewCache()
+	vmlinux, err := types.Kernel()
 	if err != nil {
 		return nil, noBTF(err)
 	}
@@ -204,11 +211,70 @@ func load(p *plan, kernel *symbols.Kernel, loading <-chan struct{}) (*loaded, er
 	if err := p.settings(spec, vmlinux, kernel); err != nil {
 		return nil, err
 	}
-	l.coll, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{})
-	if err != nil {
+	if l.coll, err = loadSpec(spec, types); err != nil {
 		return nil, loadError(err)
 	}
 	return l, nil
+}
+
+// loadSpec is ebpf.NewCollection with the programs side by side: nearly all of
+// the time goes into the verifier, which runs one program on one CPU. The
+// largest ones come first, so that no CPU is left with them at the end.
+func loadSpec(spec *ebpf.CollectionSpec, types *btf.Cache) (*ebpf.Collection, error) {
+	programs := spec.Programs
+	bare := &ebpf.CollectionSpec{Maps: spec.Maps, Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder}
+	coll, err := ebpf.NewCollectionWithOptions(bare, ebpf.CollectionOptions{Cache: types})
+	if err != nil {
+		return nil, err
+	}
+	coll.Programs = make(map[string]*ebpf.Program, len(programs))
+	names := slices.SortedFunc(maps.Keys(programs), func(a, b string) int {
+		return cmp.Or(len(programs[b].Instructions)-len(programs[a].Instructions), strings.Compare(a, b))
+	})
+	var mu sync.Mutex // guards coll.Programs, errs and next
+	var errs []error
+	next := 0
+	take := func() (string, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if next == len(names) || errs != nil {
+			return "", false
+		}
+		next++
+		return names[next-1], true
+	}
+	var wg sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(names)) {
+		wg.Go(func() {
+			for name, ok := take(); ok; name, ok = take() {
+				p, err := loadProgram(spec, name, coll.Maps, types)
+				mu.Lock()
+				if err != nil {
+					errs = append(errs, err)
+				} else {
+					coll.Programs[name] = p
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if errs != nil {
+		coll.Close()
+		return nil, errs[0]
+	}
+	return coll, nil
+}
+
+// loadProgram loads one program of a spec on maps that are there.
+func loadProgram(spec *ebpf.CollectionSpec, name string, maps map[string]*ebpf.Map, types *btf.Cache) (*ebpf.Program, error) {
+	one := &ebpf.CollectionSpec{Maps: spec.Maps, Programs: map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}, Types: spec.Types, ByteOrder: spec.ByteOrder}
+	coll, err := ebpf.NewCollectionWithOptions(one, ebpf.CollectionOptions{MapReplacements: maps, Cache: types})
+	if err != nil {
+		return nil, err
+	}
+	defer coll.Close() // of what is left in it: other descriptors of the maps
+	return coll.DetachProgram(name), nil
 }
 
 // settings fills in what the programs read as constants.
