@@ -47,9 +47,14 @@ func TestContainerStart(t *testing.T) {
 		{"network", "hook", "bprm_execve", "execve", blocked, "", "hook.network"},
 		{"network", "daemon", "rcu_barrier __dev_change_net_namespace do_setlink.isra.0", "sendto", blocked, "", "net.link.move_ns"},
 		{"security", "runtime-init", "do_seccomp", "seccomp", run, "", "security.seccomp"},
+		{"security", "runtime-init", "bpf_int_jit_compile bpf_prog_create_from_user do_seccomp __do_sys_prctl", "prctl", run, "", "security.seccomp"},
+		{"security", "runtime-init", "cap_task_prctl __do_sys_prctl", "prctl", run, "", "security.caps"},
+		{"security", "runtime-init", "", "prctl", runnable, "", "security.caps"},
 		{"container", "container", "", "", run, "", "container.run"},
 		{"container", "container", "do_nanosleep hrtimer_nanosleep", "nanosleep", blocked, "", "container.run"},
-		{"container", "container", "exit_mmap __mmput do_exit", "exit_group", run, "", "proc.exit.mm"},
+		{"container", "container", "exit_mmap __mmput do_exit", "exit_group", run, "", "container.run"},
+		{"container", "container", "", "exit_group", run, "", "container.run"},
+		{"container", "container", "cleanup_mnt put_mnt_ns do_exit", "exit_group", run, "", "proc.exit.ns"},
 		{"exit notice", "shim", "", "", run, "exit.notice", "exit.notice"},
 		{"runtime delete", "runtime-delete", "", "", run, "", "runtime.delete"},
 		{"runtime delete", "runtime-delete", "cgroup_rmdir do_rmdir", "unlinkat", run, "", "cgroup.remove"},
@@ -129,6 +134,7 @@ func TestRolesThroughForkAndExec(t *testing.T) {
 	w.TaskInfo(child).Born = 7000
 	w.TaskInfo(child).Images[0].Time = 8000
 	hook := w.process("hook", "runc", "/usr/sbin/dockerd libnetwork-setkey x")
+	bridge := w.process("bridge", "runc", "/bin/trace trace __engine hook /run/stagetrace/runc/1-2-0-0-1 c1")
 	crun := w.process("crun", "", "/usr/bin/crun crun create 1")
 	w.TaskInfo(crun).Images[0].Time = 0
 	inside := w.process("inside", "crun", "/bin/prog prog")
@@ -153,6 +159,7 @@ func TestRolesThroughForkAndExec(t *testing.T) {
 		{"forked by the program", child, 7500, "container"},
 		{"the program's child", child, 8500, "container"},
 		{"hook", hook, 6050, "hook"},
+		{"our own hook", bridge, 6050, "hook"},
 		{"crun", crun, 100, "runtime"},
 		{"first process of crun's container", inside, 6050, "container"},
 		{"circle", a, 9000, "-"},
