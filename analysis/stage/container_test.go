@@ -173,3 +173,47 @@ func TestRolesThroughForkAndExec(t *testing.T) {
 		}
 	}
 }
+
+// The whole of "runc init" runs inside of an initialiser of a Go program: what
+// it has the kernel make keeps its name, the rest is loading or set-up.
+func TestInitialiser(t *testing.T) {
+	w := newWorld()
+	tasks := map[string]tracer.TaskID{"program": w.process("program", "", "/usr/bin/program program"), "runtime-init": roleFixtures["runtime-init"](w)}
+	stack := func(kernel string) tracer.StackID {
+		var frames []uint32
+		for n := range strings.FieldsSeq(kernel) {
+			frames = append(frames, w.Frame(tracer.Frame{Func: w.String(n), Object: w.String("[kernel]"), Kernel: true}))
+		}
+		for _, n := range []string{"main.init.0", "runtime.doInit1", "runtime.main"} {
+			frames = append(frames, w.Frame(tracer.Frame{Func: w.String(n), Object: w.String("/usr/bin/program")}))
+		}
+		return w.Stack(frames, false)
+	}
+	sets := map[string]*Set{"linux": mustLoad(t, "linux"), "container": mustLoad(t, "container")}
+	cases := []struct{ set, task, frames, want string }{
+		{"linux", "program", "path_mount do_syscall_64", "mount.new"},
+		{"linux", "program", "setup_net copy_net_ns", "ns.net"},
+		{"linux", "program", "bpf_prog_create_from_user do_seccomp", "security.seccomp"},
+		{"linux", "program", "", "proc.load"},
+		{"linux", "program", "filemap_fault do_fault exc_page_fault", "proc.load"},
+		{"linux", "program", "vfs_read ksys_read", "proc.load"},
+		{"container", "runtime-init", "path_mount do_syscall_64", "mount.new"},
+		{"container", "runtime-init", "path_pivot_root __do_sys_pivot_root", "mount.pivot"},
+		{"container", "runtime-init", "bpf_prog_create_from_user do_seccomp", "security.seccomp"},
+		{"container", "runtime-init", "", "runtime.init"},
+		{"container", "runtime-init", "filemap_fault do_fault exc_page_fault", "runtime.init"},
+	}
+	stacks := make([]tracer.StackID, len(cases))
+	for i, c := range cases {
+		stacks[i] = stack(c.frames)
+	}
+	tr := w.Trace()
+	for i, c := range cases {
+		sit := Situation{State: tracer.StateRunning, Wait: NoWait, Phase: PhaseRunning, Stack: stacks[i]}
+		m := sets[c.set].Bind(tr)
+		sit.Actor = m.Actor(tasks[c.task], 9000)
+		if got := sets[c.set].text(m.Stage(&sit)); got != c.want {
+			t.Errorf("%s: %s in %q: %s, want %s", c.set, c.task, c.frames, got, c.want)
+		}
+	}
+}
