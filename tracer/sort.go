@@ -1,6 +1,9 @@
 package tracer
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
 const (
 	maxInsertDistance = 4096 // further than this and the events are not nearly sorted
@@ -11,15 +14,32 @@ const (
 // backends deliver: sorted, nearly sorted (one ring for all CPUs), or sorted
 // within each CPU (a ring each). Equal events keep their order.
 func sortEvents(events []Event) {
-	if insertNearlySorted(events) {
+	done := insertNearlySorted(events)
+	if late := len(events) - done; late*16 <= len(events) {
+		insertLate(events, done)
 		return
 	}
 	mergeCPUs(events)
 }
 
+// insertLate merges a few events at the end into the sorted ones before: what
+// a backend knows only when all else is decoded.
+func insertLate(events []Event, sorted int) {
+	late := slices.Clone(events[sorted:])
+	slices.SortStableFunc(late, compareEvents)
+	end := sorted
+	for i := len(late) - 1; i >= 0; i-- {
+		at := sort.Search(end, func(j int) bool { return late[i].Less(&events[j]) })
+		copy(events[at+i+1:], events[at:end])
+		events[at+i] = late[i]
+		end = at
+	}
+}
+
 // insertNearlySorted is an insertion sort that gives up once it has moved
-// more than a nearly sorted input needs. It reports whether it is done.
-func insertNearlySorted(events []Event) bool {
+// more than a nearly sorted input needs. It returns how many events, from the
+// first on, are sorted.
+func insertNearlySorted(events []Event) int {
 	budget := maxInsertMoves*len(events) + maxInsertDistance
 	for i := 1; i < len(events); i++ {
 		if !events[i].Less(&events[i-1]) {
@@ -29,17 +49,17 @@ func insertNearlySorted(events []Event) bool {
 		for j > 0 && events[i].Less(&events[j-1]) {
 			j--
 			if i-j > maxInsertDistance {
-				return false
+				return i
 			}
 		}
 		if budget -= i - j; budget < 0 {
-			return false
+			return i
 		}
 		e := events[i]
 		copy(events[j+1:i+1], events[j:i])
 		events[j] = e
 	}
-	return true
+	return len(events)
 }
 
 // mergeCPUs sorts by splitting into one list per CPU and merging those.

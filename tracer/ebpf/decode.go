@@ -4,6 +4,7 @@ package ebpf
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -142,21 +143,33 @@ func (n *decodedNames) init(b *tracer.Builder) {
 	n.irqs = map[uint32]tracer.StringID{}
 }
 
-// ref is one record in the order of decoding.
+// ref is one record in the order of decoding. A trace has one per event: it is
+// small.
 type ref struct {
 	ts   uint64
-	rec  []byte
+	at   place
 	seq  uint32
+	lost uint32 // records of this CPU lost right before this one
 	cpu  uint16
 	typ  uint8
-	lost uint32 // records of this CPU lost right before this one
+}
+
+func compareRefs(a, b ref) int {
+	switch {
+	case a.ts != b.ts:
+		return cmp.Compare(a.ts, b.ts)
+	case a.cpu != b.cpu:
+		return int(a.cpu) - int(b.cpu)
+	}
+	return cmp.Compare(a.seq, b.seq)
 }
 
 // index lists the records in order of time, and finds the holes in each
 // CPU's numbers. Records that are no records are counted and left out.
 func (d *decoder) index(raw *rawRecords) []ref {
-	byCPU := map[uint16][]ref{}
-	raw.each(func(rec []byte) {
+	refs := make([]ref, 0, raw.count)
+	var onCPU []int32 // how many, by CPU
+	raw.each(func(at place, rec []byte) {
 		const headSize = int(unsafe.Sizeof(bpf.TraceHead{}))
 		if len(rec) < headSize {
 			d.counts.malformed++
@@ -167,48 +180,77 @@ func (d *decoder) index(raw *rawRecords) []ref {
 			d.counts.malformed++
 			return
 		}
-		byCPU[h.Cpu] = append(byCPU[h.Cpu], ref{ts: h.Ts, rec: rec, seq: h.Seq, cpu: h.Cpu, typ: h.Type})
+		for int(h.Cpu) >= len(onCPU) {
+			onCPU = append(onCPU, 0)
+		}
+		onCPU[h.Cpu]++
+		refs = append(refs, ref{ts: h.Ts, at: at, seq: h.Seq, cpu: h.Cpu, typ: h.Type})
 	})
-	var all []ref
-	for _, refs := range byCPU {
-		slices.SortStableFunc(refs, func(a, b ref) int { return int(int64(a.seq) - int64(b.seq)) })
+	findLost(refs, onCPU)
+	// The ring buffer holds them nearly in order.
+	sortNearly(refs, compareRefs)
+	return refs
+}
+
+// findLost tells each record how many of its CPU's numbers before its own are
+// missing.
+func findLost(refs []ref, onCPU []int32) {
+	lists := make([][]int32, len(onCPU)) // numbers of refs
+	all := make([]int32, len(refs))
+	for cpu, n := range onCPU {
+		lists[cpu], all = all[:0:n], all[n:]
+	}
+	for i := range refs {
+		l := &lists[refs[i].cpu]
+		*l = append(*l, int32(i))
+	}
+	for _, l := range lists {
+		sortNearly(l, func(a, b int32) int { return cmp.Compare(refs[a].seq, refs[b].seq) })
 		next := uint32(0)
-		for i := range refs {
+		for _, i := range l {
 			if r := &refs[i]; r.seq > next {
 				r.lost = r.seq - next
 			}
 			next = refs[i].seq + 1
 		}
-		all = append(all, refs...)
 	}
-	slices.SortStableFunc(all, func(a, b ref) int {
-		switch {
-		case a.ts != b.ts:
-			if a.ts < b.ts {
-				return -1
-			}
-			return 1
-		case a.cpu != b.cpu:
-			return int(a.cpu) - int(b.cpu)
+}
+
+// sortNearly is a stable sort that takes linear time where little is out of
+// order, and that not by far.
+func sortNearly[T any](s []T, compare func(a, b T) int) {
+	budget := 4*len(s) + 1<<12
+	for i := 1; i < len(s); i++ {
+		if compare(s[i-1], s[i]) <= 0 {
+			continue
 		}
-		return int(int64(a.seq) - int64(b.seq))
-	})
-	return all
+		v, j := s[i], i
+		for ; j > 0 && compare(s[j-1], v) > 0; j-- {
+			s[j] = s[j-1]
+		}
+		s[j] = v
+		if budget -= i - j; budget < 0 {
+			slices.SortStableFunc(s, compare)
+			return
+		}
+	}
 }
 
 const maxCPUs = 1 << 12
 
 // run decodes all records. The trace begins right after the last record of the
 // snapshot: by then the state of every task is known.
-func (d *decoder) run(refs []ref) {
-	d.b.Grow(len(refs) + len(refs)/4)
+func (d *decoder) run(raw *rawRecords, refs []ref) {
+	events := len(refs)
 	for i := range refs {
 		r := &refs[i]
 		switch bpf.TraceRecType(r.typ) {
+		case bpf.TraceRecTypeREC_SYS_EXIT:
+			events++ // begin and end
 		case bpf.TraceRecTypeREC_STATUS:
 			d.begin = max(d.begin, tracer.Time(r.ts))
 		case bpf.TraceRecTypeREC_TASK:
-			if t := wire[bpf.TraceRecTask](r.rec); d.first[t.Tid] == (tracer.TaskKey{}) {
+			if t := wire[bpf.TraceRecTask](raw.record(r.at)); d.first[t.Tid] == (tracer.TaskKey{}) {
 				d.first[t.Tid] = tracer.TaskKey{TID: int32(t.Tid), Start: tracer.Time(t.Start)}
 			}
 		}
@@ -216,17 +258,19 @@ func (d *decoder) run(refs []ref) {
 	if d.begin == 0 && len(refs) > 0 {
 		d.begin = tracer.Time(refs[0].ts)
 	}
+	d.b.Grow(events + events/32 + 1<<10) // statuses, losses and marks besides
 	for i := range refs {
 		r := &refs[i]
 		if !d.begun && tracer.Time(r.ts) > d.begin {
 			d.start()
 		}
-		h := wire[bpf.TraceHead](r.rec)
+		rec := raw.record(r.at)
+		h := wire[bpf.TraceHead](rec)
 		if r.lost > 0 {
 			d.add(h, tracer.Event{Kind: tracer.KindLost, Value: int64(r.lost)}, subLost)
 			d.cpu(r.cpu).known = false
 		}
-		recordTypes[r.typ].decode(d, h, r.rec)
+		recordTypes[r.typ].decode(d, h, rec)
 	}
 	if !d.begun {
 		d.start()

@@ -3,6 +3,8 @@
 package ebpf
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -26,7 +28,7 @@ func decodeRecords(recs ...[]byte) (*decoder, *tracer.Trace) {
 		raw.keep(append(raw.room(), r...))
 	}
 	d := newDecoder(tracer.NewBuilder(), symbols.NewResolver(nil, nil))
-	d.run(d.index(&raw))
+	d.run(&raw, d.index(&raw))
 	return d, d.b.Trace()
 }
 
@@ -132,4 +134,21 @@ func FuzzDecode(f *testing.F) {
 			_ = tr.EventText(&tr.Events[i])
 		}
 	})
+}
+
+// Whatever the order, it ends up sorted, and equal ones stay as they came.
+func TestSortNearly(t *testing.T) {
+	for _, far := range []int{1, 10, 5000} {
+		rng := rand.New(rand.NewPCG(1, uint64(far)))
+		in := make([][2]int, 20000)
+		for i := range in {
+			in[i] = [2]int{i/2 + rng.IntN(far), i}
+		}
+		byKey := func(a, b [2]int) int { return a[0] - b[0] }
+		want := slices.Clone(in)
+		slices.SortStableFunc(want, byKey)
+		if sortNearly(in, byKey); !slices.Equal(in, want) {
+			t.Errorf("out of order by up to %d: not sorted", far)
+		}
+	}
 }

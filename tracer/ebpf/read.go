@@ -25,17 +25,29 @@ const (
 type rawRecords struct {
 	slabs [][]byte
 	bytes int
+	count int
 }
 
+// place is where a record lies.
+type place struct{ slab, off uint32 }
+
 // each calls fn with every record.
-func (r *rawRecords) each(fn func(rec []byte)) {
-	for _, s := range r.slabs {
-		for len(s) >= recordAlign {
-			n := int(le.Uint64(s))
-			fn(s[recordAlign : recordAlign+n])
-			s = s[recordAlign+align(n):]
+func (r *rawRecords) each(fn func(at place, rec []byte)) {
+	for i, s := range r.slabs {
+		for off := 0; off < len(s); {
+			at := place{uint32(i), uint32(off)}
+			rec := r.record(at)
+			fn(at, rec)
+			off += recordAlign + align(len(rec))
 		}
 	}
+}
+
+// record is what lies at a place that each gave.
+func (r *rawRecords) record(at place) []byte {
+	s := r.slabs[at.slab][at.off:]
+	n := int(le.Uint64(s))
+	return s[recordAlign : recordAlign+n : recordAlign+n]
 }
 
 func align(n int) int { return (n + recordAlign - 1) &^ (recordAlign - 1) }
@@ -63,6 +75,7 @@ func (r *rawRecords) keep(rec []byte) {
 	le.PutUint64((*s)[at:], uint64(len(rec)))
 	copy((*s)[at+recordAlign:], rec) // onto itself, as a rule
 	r.bytes += recordAlign + align(len(rec))
+	r.count++
 }
 
 // reader empties the ring buffer at intervals: no program ever wakes it, since

@@ -385,7 +385,7 @@ func (s *session) decode(raw *rawRecords, end tracer.Time) *tracer.Trace {
 	}
 	d.end = end
 	refs := d.index(raw)
-	d.run(refs)
+	d.run(raw, refs)
 	s.tail(d, refs, end)
 	d.addMarks(marks, end)
 	d.oldArgvs()
