@@ -3,6 +3,7 @@ package analysis
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 
 	"stagetrace/analysis/stage"
@@ -70,6 +71,7 @@ type traceAnalysis struct {
 	winCache  map[procKey][]stage.Window
 	continues []bool
 	waits     waitSet
+	execve    tracer.StringID
 	cutBuf    []tracer.Time
 }
 
@@ -89,6 +91,7 @@ func newWaitSet(set *stage.Set) waitSet {
 }
 
 func newTraceAnalysis(tr *tracer.Trace, set *stage.Set) *traceAnalysis {
+	tr = withBirths(tr)
 	a := &traceAnalysis{tr: tr, set: set, match: set.Bind(tr), winCache: map[procKey][]stage.Window{},
 		threads: map[tracer.TaskID][]tracer.TaskID{}, exits: make([]tracer.Time, len(tr.Tasks)), gone: make([]tracer.Time, len(tr.Tasks)),
 		waits: newWaitSet(set), continues: waitIDs(set, continuing)}
@@ -105,15 +108,35 @@ func newTraceAnalysis(tr *tracer.Trace, set *stage.Set) *traceAnalysis {
 			a.gone[e.Task] = e.Time
 		case e.Kind == tracer.KindSwitch && e.State == tracer.StateDead && e.Task > 0:
 			a.gone[e.Task] = e.Time
-		case e.Kind == tracer.KindFork && e.Peer > 0:
-			if t := &tr.Tasks[e.Peer]; t.Born == 0 || t.Parent <= 0 {
-				t.Born, t.Parent = e.Time, e.Task
-			}
 		}
 	}
+	a.execve = a.stringID("execve")
 	a.tl = newTimeline(tr)
 	a.ix = newIndex(tr, a.match)
 	return a
+}
+
+// withBirths is the trace with what its forks say about tasks whose birth or
+// parent it does not tell. The trace itself stays as it is: others may be
+// reading it.
+func withBirths(tr *tracer.Trace) *tracer.Trace {
+	copied := false
+	for i := range tr.Events {
+		e := &tr.Events[i]
+		if e.Kind != tracer.KindFork || e.Peer <= 0 {
+			continue
+		}
+		if t := &tr.Tasks[e.Peer]; t.Born != 0 && t.Parent > 0 || t.Born == e.Time && t.Parent == e.Task {
+			continue
+		}
+		if !copied {
+			own := *tr
+			own.Tasks = slices.Clone(tr.Tasks)
+			tr, copied = &own, true
+		}
+		tr.Tasks[e.Peer].Born, tr.Tasks[e.Peer].Parent = e.Time, e.Task
+	}
+	return tr
 }
 
 func (a *traceAnalysis) stringID(s string) tracer.StringID {
@@ -197,6 +220,7 @@ func (a *traceAnalysis) operation(p pair, opt Options) (op *Operation, m *marks,
 	}()
 	m = a.mark(op.Root, op.Begin, op.End, until, p.begin)
 	w := &walker{traceAnalysis: a, marks: m, lo: op.End}
+	w.path.Segments = make([]Segment, 0, (p.end-p.begin)/4+16) // for an operation alone on the machine
 	w.walk(op.Root, op.Begin, op.End, true, -1, 0)
 	for i, j := 0, len(w.path.Segments)-1; i < j; i, j = i+1, j-1 {
 		w.path.Segments[i], w.path.Segments[j] = w.path.Segments[j], w.path.Segments[i]

@@ -27,8 +27,10 @@ func (w *walker) cuts(th tracer.TaskID, a, hi tracer.Time) []tracer.Time {
 		}
 	}
 	p := w.ix.points.of(th)
-	for i := sort.Search(len(p), func(i int) bool { return p[i].at > a }); i < len(p) && p[i].at < hi; i++ {
-		c = append(c, p[i].at)
+	if len(p) > 0 {
+		for i := near(len(p), &w.ix.points.hint[th], func(i int) bool { return p[i].at > a }); i < len(p) && p[i].at < hi; i++ {
+			c = append(c, p[i].at)
+		}
 	}
 	n := len(c)
 	l := w.tr.Leader(th)
@@ -64,6 +66,9 @@ func (w *walker) piece(th tracer.TaskID, a, b tracer.Time, link int32) {
 	base.Syscall = w.openSyscall(base.Spans)
 	ss := w.ix.samplesIn(th, a, b)
 	if len(ss) == 0 || tracer.Time(len(ss)) > b-a {
+		if base.Syscall == 0 && w.insideExec(th, a, b) {
+			base.Syscall = w.execve
+		}
 		w.emit(base)
 		return
 	}
@@ -78,6 +83,27 @@ func (w *walker) piece(th tracer.TaskID, a, b tracer.Time, link int32) {
 		}
 		w.emit(seg)
 	}
+}
+
+// insideExec tells of an unsampled piece that the task was executing a program
+// all through it: it was so when it lost the CPU before and still is at the
+// end, by a switch-out or by the exec itself. Nothing calls execve twice in a
+// row, as it may read.
+func (a *traceAnalysis) insideExec(th tracer.TaskID, from, to tracer.Time) bool {
+	ivs := a.tl.of(th)
+	i := sort.Search(len(ivs), func(i int) bool { return ivs[i].start > from })
+	began := false
+	for j := i - 2; j >= 0 && ivs[j].state != tracer.StateRunning; j-- {
+		began = began || ivs[j].sys == a.execve
+	}
+	if !began || i == 0 || ivs[i-1].start != from {
+		return false
+	}
+	if i < len(ivs) && ivs[i].start == to {
+		return ivs[i].sys == a.execve
+	}
+	k := a.tr.ImageAt(th, to)
+	return k >= 0 && a.tr.Tasks[a.tr.Leader(th)].Images[k].Time == to
 }
 
 // openSyscall is the innermost system call among open spans.
@@ -119,7 +145,7 @@ func (a *traceAnalysis) phase(id tracer.TaskID, at tracer.Time) stage.Phase {
 	l := a.tr.Leader(id)
 	t := &a.tr.Tasks[l]
 	if t.Born > 0 {
-		if i := a.tr.ImageAt(l, at); i < 0 || t.Images[i].Time < t.Born {
+		if i := a.tr.ImageAt(l, at); i < 0 || t.Images[i].Time <= t.Born {
 			return stage.PhaseBeforeExec
 		}
 	}

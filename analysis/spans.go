@@ -1,8 +1,6 @@
 package analysis
 
 import (
-	"sort"
-
 	"stagetrace/analysis/stage"
 	"stagetrace/tracer"
 )
@@ -38,11 +36,12 @@ type index struct {
 type table[T any] struct {
 	first []int32
 	used  []int32
+	hint  []int32 // where the last search ended
 	data  []T
 }
 
 func newTable[T any](n []int32) table[T] {
-	t := table[T]{first: make([]int32, len(n)+1), used: make([]int32, len(n))}
+	t := table[T]{first: make([]int32, len(n)+1), used: make([]int32, len(n)), hint: make([]int32, len(n))}
 	at := int32(0)
 	for i, k := range n {
 		t.first[i] = at
@@ -231,7 +230,10 @@ func (x *index) openItem(st []open, id tracer.TaskID) *item {
 // spansAt is what is open in a task just before t.
 func (x *index) spansAt(id tracer.TaskID, t tracer.Time) stage.SpansID {
 	p := x.points.of(id)
-	i := sort.Search(len(p), func(i int) bool { return p[i].at >= t })
+	if len(p) == 0 {
+		return 0
+	}
+	i := near(len(p), &x.points.hint[id], func(i int) bool { return p[i].at >= t })
 	if i == 0 {
 		return 0
 	}
@@ -242,7 +244,10 @@ func (x *index) spansAt(id tracer.TaskID, t tracer.Time) stage.SpansID {
 // end in; nil outside of one.
 func (x *index) itemAt(id tracer.TaskID, t tracer.Time) *item {
 	it := x.items.of(id)
-	i := sort.Search(len(it), func(i int) bool { return it[i].begin > t })
+	if len(it) == 0 {
+		return nil
+	}
+	i := near(len(it), &x.items.hint[id], func(i int) bool { return it[i].begin > t })
 	if i == 0 || it[i-1].end < t {
 		return nil
 	}
@@ -252,7 +257,10 @@ func (x *index) itemAt(id tracer.TaskID, t tracer.Time) *item {
 // samplesIn gives the CPU samples of a task in [a, b).
 func (x *index) samplesIn(id tracer.TaskID, a, b tracer.Time) []int32 {
 	s := x.samples.of(id)
-	i := sort.Search(len(s), func(i int) bool { return x.tr.Events[s[i]].Time >= a })
+	if len(s) == 0 {
+		return nil
+	}
+	i := near(len(s), &x.samples.hint[id], func(i int) bool { return x.tr.Events[s[i]].Time >= a })
 	j := i
 	for j < len(s) && x.tr.Events[s[j]].Time < b {
 		j++

@@ -29,6 +29,7 @@ type timeline struct {
 	tr         *tracer.Trace
 	first      []int32 // per task: its first interval in iv; one more entry at the end
 	used       []int32 // per task: how many it has
+	hint       []int32 // per task: where in its intervals the last search ended
 	iv         []interval
 	lost       []tracer.Time // when events were lost, in order
 	lostEvents []int32
@@ -42,7 +43,7 @@ type taskCursor struct {
 }
 
 func newTimeline(tr *tracer.Trace) *timeline {
-	tl := &timeline{tr: tr, first: make([]int32, len(tr.Tasks)+1), used: make([]int32, len(tr.Tasks))}
+	tl := &timeline{tr: tr, first: make([]int32, len(tr.Tasks)+1), used: make([]int32, len(tr.Tasks)), hint: make([]int32, len(tr.Tasks))}
 	tl.reserve()
 	cur := make([]taskCursor, len(tr.Tasks))
 	for i := range cur {
@@ -187,6 +188,41 @@ func (tl *timeline) wake(i int32, e *tracer.Event, cur []taskCursor) {
 	}
 }
 
+// near is sort.Search that begins where the last search of a list ended, and
+// notes where it ends: walks go step by step, in either direction.
+func near(n int, hint *int32, f func(int) bool) int {
+	lo, hi := 0, n // f is false before lo and true from hi on
+	i := min(int(*hint), n)
+	if i < n && !f(i) {
+		lo = i + 1
+		for step := 1; lo+step <= n; step *= 2 {
+			if f(lo + step - 1) {
+				hi = lo + step - 1
+				break
+			}
+			lo += step
+		}
+	} else {
+		hi = i
+		for step := 1; hi-step >= 0; step *= 2 {
+			if !f(hi - step) {
+				lo = hi - step + 1
+				break
+			}
+			hi -= step
+		}
+	}
+	for lo < hi {
+		if mid := (lo + hi) / 2; f(mid) {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	*hint = int32(lo)
+	return lo
+}
+
 // lostIn tells whether events were lost in [a, b].
 func (tl *timeline) lostIn(a, b tracer.Time) bool {
 	i := sort.Search(len(tl.lost), func(i int) bool { return tl.lost[i] >= a })
@@ -205,7 +241,10 @@ func (tl *timeline) of(id tracer.TaskID) []interval {
 // that starts earlier. Nil when the task is not known to have lived then.
 func (tl *timeline) before(id tracer.TaskID, t tracer.Time) *interval {
 	ivs := tl.of(id)
-	i := sort.Search(len(ivs), func(i int) bool { return ivs[i].start >= t })
+	if len(ivs) == 0 {
+		return nil
+	}
+	i := near(len(ivs), &tl.hint[id], func(i int) bool { return ivs[i].start >= t })
 	if i == 0 {
 		return nil
 	}
@@ -225,7 +264,10 @@ func (tl *timeline) running(id tracer.TaskID, a, b tracer.Time) (sum tracer.Time
 // each calls f for every interval of a task that overlaps [a, b), cut to it.
 func (tl *timeline) each(id tracer.TaskID, a, b tracer.Time, f func(iv *interval, s, e tracer.Time)) {
 	ivs := tl.of(id)
-	i := sort.Search(len(ivs), func(i int) bool { return ivs[i].start > a })
+	if len(ivs) == 0 {
+		return
+	}
+	i := near(len(ivs), &tl.hint[id], func(i int) bool { return ivs[i].start > a })
 	if i > 0 {
 		i--
 	}
