@@ -61,6 +61,7 @@ func New(set *stage.Set, opt Options) *Analyzer {
 // traceAnalysis is what is known of one trace, shared by its operations.
 type traceAnalysis struct {
 	tr        *tracer.Trace
+	ownTasks  bool // tr is a copy with a task table of its own
 	set       *stage.Set
 	match     *stage.Matcher
 	tl        *timeline
@@ -91,8 +92,7 @@ func newWaitSet(set *stage.Set) waitSet {
 }
 
 func newTraceAnalysis(tr *tracer.Trace, set *stage.Set) *traceAnalysis {
-	tr = withBirths(tr)
-	a := &traceAnalysis{tr: tr, set: set, match: set.Bind(tr), winCache: map[procKey][]stage.Window{},
+	a := &traceAnalysis{tr: tr, set: set, winCache: map[procKey][]stage.Window{},
 		threads: map[tracer.TaskID][]tracer.TaskID{}, exits: make([]tracer.Time, len(tr.Tasks)), gone: make([]tracer.Time, len(tr.Tasks)),
 		waits: newWaitSet(set), continues: waitIDs(set, continuing)}
 	for i := 1; i < len(tr.Tasks); i++ {
@@ -108,35 +108,31 @@ func newTraceAnalysis(tr *tracer.Trace, set *stage.Set) *traceAnalysis {
 			a.gone[e.Task] = e.Time
 		case e.Kind == tracer.KindSwitch && e.State == tracer.StateDead && e.Task > 0:
 			a.gone[e.Task] = e.Time
+		case e.Kind == tracer.KindFork && e.Peer > 0:
+			a.birth(e)
 		}
 	}
 	a.execve = a.stringID("execve")
-	a.tl = newTimeline(tr)
-	a.ix = newIndex(tr, a.match)
+	a.match = set.Bind(a.tr)
+	a.tl = newTimeline(a.tr)
+	a.ix = newIndex(a.tr, a.match)
 	return a
 }
 
-// withBirths is the trace with what its forks say about tasks whose birth or
-// parent it does not tell. The trace itself stays as it is: others may be
-// reading it.
-func withBirths(tr *tracer.Trace) *tracer.Trace {
-	copied := false
-	for i := range tr.Events {
-		e := &tr.Events[i]
-		if e.Kind != tracer.KindFork || e.Peer <= 0 {
-			continue
-		}
-		if t := &tr.Tasks[e.Peer]; t.Born != 0 && t.Parent > 0 || t.Born == e.Time && t.Parent == e.Task {
-			continue
-		}
-		if !copied {
-			own := *tr
-			own.Tasks = slices.Clone(tr.Tasks)
-			tr, copied = &own, true
-		}
-		tr.Tasks[e.Peer].Born, tr.Tasks[e.Peer].Parent = e.Time, e.Task
+// birth notes what a fork says about a task whose birth or parent the trace
+// does not tell. It does so in a copy: others may be reading the trace.
+func (a *traceAnalysis) birth(e *tracer.Event) {
+	t := &a.tr.Tasks[e.Peer]
+	if t.Born != 0 && t.Parent > 0 || t.Born == e.Time && t.Parent == e.Task {
+		return
 	}
-	return tr
+	if !a.ownTasks {
+		own := *a.tr
+		own.Tasks = slices.Clone(own.Tasks)
+		a.tr, a.ownTasks = &own, true
+		t = &own.Tasks[e.Peer]
+	}
+	t.Born, t.Parent = e.Time, e.Task
 }
 
 func (a *traceAnalysis) stringID(s string) tracer.StringID {

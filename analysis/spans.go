@@ -184,6 +184,9 @@ func (x *index) fill(m *stage.Matcher) {
 // its End, those arguments.
 func (x *index) argsAtEnd() map[int32]tracer.ArgsID {
 	args := map[int32]tracer.ArgsID{}
+	if len(x.tr.Args) <= 1 {
+		return args
+	}
 	begun := map[tracer.TaskID][]int32{}
 	for i := range x.tr.Events {
 		e := &x.tr.Events[i]

@@ -82,13 +82,12 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// take writes a block down, analyses it, and follows from now on whoever its
+// take writes a block down while it analyses it, and follows from now on whoever its
 // paths led to: daemons that were there before us. Their descendants are
 // followed with them.
 func (r *recorder) take(tr *tracer.Trace) error {
-	if err := r.writer.WriteTrace(tr); err != nil {
-		return fmt.Errorf("recording: %w", err)
-	}
+	written := make(chan error, 1)
+	go func() { written <- r.writer.WriteTrace(tr) }()
 	var pids []int
 	err := r.analyzer.Add(tr, func(op *analysis.Operation) error {
 		for _, pid := range op.PathPIDs() {
@@ -100,7 +99,13 @@ func (r *recorder) take(tr *tracer.Trace) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("analysis: %w", err)
+		err = fmt.Errorf("analysis: %w", err)
+	}
+	if bad := <-written; bad != nil {
+		err = errors.Join(fmt.Errorf("recording: %w", bad), err)
+	}
+	if err != nil {
+		return err
 	}
 	if len(pids) == 0 {
 		return nil
