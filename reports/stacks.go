@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"stagetrace/analysis"
+	"stagetrace/analysis/stage"
 	"stagetrace/tracer"
 )
 
@@ -34,6 +35,19 @@ type stacks struct {
 
 	trace *tracer.Trace // whose frames known holds
 	known []uint32      // by index into trace.Frames: id + 1
+
+	match *stage.Matcher // whose spans the keys of tasks mean
+	tasks map[taskKey][]uint32
+}
+
+// taskKey is all that the frames of a task depend on, within a trace. There
+// are few of them for the moments there are.
+type taskKey struct {
+	task    tracer.TaskID
+	image   *tracer.Image
+	stack   tracer.StackID
+	syscall tracer.StringID
+	spans   stage.SpansID
 }
 
 func newStacks() *stacks { return &stacks{ids: map[frame]uint32{}} }
@@ -71,7 +85,7 @@ func unpack(key string) []uint32 {
 
 func (s *stacks) use(tr *tracer.Trace) {
 	if s.trace != tr {
-		s.trace, s.known = tr, make([]uint32, len(tr.Frames))
+		s.trace, s.known, s.tasks = tr, make([]uint32, len(tr.Frames)), map[taskKey][]uint32{}
 	}
 }
 
@@ -97,6 +111,26 @@ func (s *stacks) traceFrame(i uint32) uint32 {
 // thread, the work item it carries, its user frames, its kernel frames or the
 // system call it is in.
 func (s *stacks) task(stack []uint32, op *analysis.Operation, m moment) []uint32 {
+	s.use(op.Trace)
+	if s.match != op.Match {
+		s.match, s.tasks = op.Match, map[taskKey][]uint32{}
+	}
+	k := taskKey{task: m.task, stack: m.stack, syscall: m.syscall}
+	if m.task > 0 && int(m.task) < len(op.Trace.Tasks) {
+		k.image = imageOf(op.Trace, op.Trace.Leader(m.task), m.at)
+	}
+	if m.segment != nil {
+		k.spans = m.segment.Spans
+	}
+	frames, ok := s.tasks[k]
+	if !ok {
+		frames = s.taskFrames(op, m)
+		s.tasks[k] = frames
+	}
+	return append(stack, frames...)
+}
+
+func (s *stacks) taskFrames(op *analysis.Operation, m moment) (stack []uint32) {
 	process, thread := taskNames(op.Trace, m.task, m.at)
 	if thread == process || thread == "" {
 		stack = append(stack, s.pseudo("%s", process))
