@@ -158,7 +158,14 @@ func loadKallsyms(path string) (*kernelTable, error) {
 		return nil, unsupportedKallsyms("a readable "+path, err)
 	}
 	defer f.Close()
-	return parseKallsyms(f)
+	return parseInto(newKernelTable(usualFuncs), f)
+}
+
+// usualFuncs is about how many functions the kernel of a distribution has.
+const usualFuncs = 1 << 17
+
+func newKernelTable(room int) *kernelTable {
+	return &kernelTable{addr: make([]uint64, 0, room), pos: make([]uint32, 0, room), size: make([]uint16, 0, room), names: make([]byte, 0, room*24)}
 }
 
 func unsupportedKallsyms(needs string, err error) error {
@@ -170,11 +177,12 @@ func unsupportedKallsyms(needs string, err error) error {
 
 var errHidden = errors.New("all addresses of kallsyms read as zero")
 
-// parseKallsyms reads "ffffffff81000000 T name[\t[module]]" lines. Lines of
+func parseKallsyms(r io.Reader) (*kernelTable, error) { return parseInto(&kernelTable{}, r) }
+
+// parseInto reads "ffffffff81000000 T name[\t[module]]" lines. Lines of
 // another form are passed over. It makes one pass over blocks of the file: the
 // kernel formats each read anew, so large reads are what makes it quick.
-func parseKallsyms(r io.Reader) (*kernelTable, error) {
-	t := &kernelTable{}
+func parseInto(t *kernelTable, r io.Reader) (*kernelTable, error) {
 	p := kallsymsParser{t: t}
 	buf := make([]byte, 256<<10)
 	fill, total := 0, 0
