@@ -26,7 +26,7 @@ static __always_inline void send_enter(struct task_state *s, u32 tid, u64 now)
 /* unshare and setns leave no trace of their own without system call programs. */
 static __always_inline void send_netns(struct task_state *s, struct task_struct *t, u64 now)
 {
-	struct nsproxy *p = t->nsproxy;
+	struct nsproxy *p = BPF_CORE_READ(t, nsproxy);
 	struct rec_netns r = {};
 	u64 net;
 
@@ -162,8 +162,10 @@ int BPF_PROG(task_newtask, struct task_struct *child, u64 clone_flags)
 
 	if (s) {
 		described(s, child, SLOT_TASK, WITH_CGROUP);
-		s->nsproxy = (u64)child->nsproxy;
-		s->net = net_of(child->nsproxy);
+		struct nsproxy *np = BPF_CORE_READ(child, nsproxy);
+
+		s->nsproxy = (u64)np;
+		s->net = net_of(np);
 		if (p && is_followed(p))
 			s->flags |= ST_FOLLOWED;
 	}
@@ -335,8 +337,10 @@ int snapshot(struct bpf_iter__task *ctx)
 		if (iterate == ITERATE_CALLS)
 			send_enter(s, t->pid, bpf_ktime_get_ns());
 		if (!s->nsproxy) {
-			s->nsproxy = (u64)t->nsproxy;
-			s->net = net_of(t->nsproxy);
+			struct nsproxy *p = BPF_CORE_READ(t, nsproxy);
+
+			s->nsproxy = (u64)p;
+			s->net = net_of(p);
 		}
 	}
 	if (iterate != ITERATE_SNAPSHOT)

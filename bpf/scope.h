@@ -73,20 +73,24 @@ static __always_inline bool is_followed(struct task_state *s)
 	return s->flags & ST_FOLLOWED;
 }
 
-/* Marks a task whose process, or whose parent's process, is in the map. A
+/* Pointers in tasks are read by BPF_CORE_READ where time does not matter: for
+ * each that a program follows by itself the verifier searches all of the
+ * kernel's types, a millisecond or two.
+ *
+ * Marks a task whose process, or whose parent's process, is in the map. A
  * start time of 0 there is one that is not known yet. Run over all tasks; twice,
  * for children with a lower pid than their parent. */
 static __always_inline void mark_followed(struct task_state *s, struct task_struct *t)
 {
-	u32 tgid = t->tgid, parent = t->real_parent->tgid;
-	u64 start = t->group_leader->start_time, *known;
+	u32 tgid = t->tgid, parent = BPF_CORE_READ(t, real_parent, tgid);
+	u64 start = BPF_CORE_READ(t, group_leader, start_time), *known;
 
 	known = bpf_map_lookup_elem(&followed, &tgid);
 	if (known && !*known)
 		*known = start;
 	if (!known || *known != start) {
 		known = bpf_map_lookup_elem(&followed, &parent);
-		if (!known || (*known && *known != t->real_parent->group_leader->start_time))
+		if (!known || (*known && *known != BPF_CORE_READ(t, real_parent, group_leader, start_time)))
 			return;
 		bpf_map_update_elem(&followed, &tgid, &start, BPF_ANY);
 	}
@@ -131,6 +135,55 @@ static __always_inline u64 net_of(struct nsproxy *p)
 	return BPF_CORE_READ(n, ns.inum);
 }
 
+/* Where a walk from a file or a cgroup to its root is, at the end of the
+ * scratch slot: to the verifier, numbers that a function called in a loop may
+ * change, so that it follows one step and not every number of them. */
+struct walk {
+	u64 at, mount;           /* dentry and its vfsmount; a kernfs_node */
+	u64 root, root_mount;    /* where it ends; 0: at the top */
+};
+
+static __always_inline struct walk *walk(struct scratch *s)
+{
+	return (void *)s->buf + SCRATCH - 64;
+}
+
+/* One step of put_path. Returns the offset after it, or 0 at the end. */
+__noinline u32 step_path(u32 slot, u32 off)
+{
+	struct scratch *s = scratch(slot);
+	struct dentry *d, *parent;
+	struct vfsmount *m;
+	struct mount *mnt, *up;
+	struct walk *w;
+	long n;
+
+	if (!s)
+		return 0;
+	w = walk(s);
+	d = (void *)w->at;
+	m = (void *)w->mount;
+	if (!d || off >= SCRATCH_FULL || ((u64)d == w->root && (u64)m == w->root_mount))
+		return 0;
+	if (d == BPF_CORE_READ(m, mnt_root)) {
+		mnt = (void *)m - bpf_core_field_offset(struct mount, mnt);
+		up = BPF_CORE_READ(mnt, mnt_parent);
+		if (!up || up == mnt)
+			return 0;
+		w->at = (u64)BPF_CORE_READ(mnt, mnt_mountpoint);
+		w->mount = (u64)((void *)up + bpf_core_field_offset(struct mount, mnt));
+		return off;
+	}
+	parent = BPF_CORE_READ(d, d_parent);
+	n = bpf_probe_read_kernel_str(place(s, off), 256, BPF_CORE_READ(d, d_name.name));
+	if (n <= 0)
+		return 0;
+	/* Not below the root of its mount: an anonymous file (pipe:, memfd:),
+	 * whose name is all there is. */
+	w->at = parent == d ? 0 : (u64)parent;
+	return off + n;
+}
+
 /* The path of a file, as d_path: components leaf first into the scratch slot
  * from off on. root (a struct path *, may be 0) is where it ends. Returns the
  * offset after it. */
@@ -138,73 +191,66 @@ __noinline u32 put_path(u32 slot, u32 off, u64 path, u64 root)
 {
 	struct scratch *s = scratch(slot);
 	struct path *p = (void *)path, *r = (void *)root;
-	struct dentry *d, *parent, *rd = NULL;
-	struct vfsmount *m, *rm = NULL;
-	struct mount *mnt, *up;
-	long n;
+	struct walk *w;
 
 	if (!s || !path)
 		return off;
-	d = BPF_CORE_READ(p, dentry);
-	m = BPF_CORE_READ(p, mnt);
-	if (r) {
-		rd = BPF_CORE_READ(r, dentry);
-		rm = BPF_CORE_READ(r, mnt);
-	}
+	w = walk(s);
+	w->at = (u64)BPF_CORE_READ(p, dentry);
+	w->mount = (u64)BPF_CORE_READ(p, mnt);
+	w->root = r ? (u64)BPF_CORE_READ(r, dentry) : 0;
+	w->root_mount = r ? (u64)BPF_CORE_READ(r, mnt) : 0;
 	for (int i = 0; i < 40; i++) {
-		if (!d || off >= SCRATCH_FULL || (d == rd && m == rm))
+		u32 next = step_path(slot, off);
+
+		if (!next)
 			break;
-		if (d == BPF_CORE_READ(m, mnt_root)) {
-			mnt = (void *)m - bpf_core_field_offset(struct mount, mnt);
-			up = BPF_CORE_READ(mnt, mnt_parent);
-			if (!up || up == mnt)
-				break;
-			d = BPF_CORE_READ(mnt, mnt_mountpoint);
-			m = (void *)up + bpf_core_field_offset(struct mount, mnt);
-			continue;
-		}
-		parent = BPF_CORE_READ(d, d_parent);
-		if (parent == d) {
-			/* Not below the root of its mount: an anonymous file
-			 * (pipe:, memfd:), whose name is all there is. */
-			n = bpf_probe_read_kernel_str(place(s, off), 256, BPF_CORE_READ(d, d_name.name));
-			if (n > 0)
-				off += n;
-			break;
-		}
-		n = bpf_probe_read_kernel_str(place(s, off), 256, BPF_CORE_READ(d, d_name.name));
-		if (n <= 0)
-			break;
-		off += n;
-		d = parent;
+		off = next;
 	}
 	return off;
+}
+
+/* One step of put_cgroup, likewise. */
+__noinline u32 step_cgroup(u32 slot, u32 off)
+{
+	struct scratch *s = scratch(slot);
+	struct kernfs_node *k, *up;
+	struct walk *w;
+	long n;
+
+	if (!s)
+		return 0;
+	w = walk(s);
+	k = (void *)w->at;
+	if (!k || off >= SCRATCH_FULL)
+		return 0;
+	if (bpf_core_field_exists(k->__parent))
+		up = BPF_CORE_READ(k, __parent);
+	else
+		up = (void *)BPF_CORE_READ((struct kernfs_node___old *)k, parent);
+	if (!up)
+		return 0;
+	n = bpf_probe_read_kernel_str(place(s, off), 256, BPF_CORE_READ(k, name));
+	if (n <= 0)
+		return 0;
+	w->at = (u64)up;
+	return off + n;
 }
 
 /* The path of a cgroup in its hierarchy, likewise. */
 __noinline u32 put_cgroup(u32 slot, u32 off, u64 cgroup)
 {
 	struct scratch *s = scratch(slot);
-	struct kernfs_node *k, *up;
-	long n;
 
 	if (!s || !cgroup)
 		return off;
-	k = BPF_CORE_READ((struct cgroup *)cgroup, kn);
+	walk(s)->at = (u64)BPF_CORE_READ((struct cgroup *)cgroup, kn);
 	for (int i = 0; i < 16; i++) {
-		if (!k || off >= SCRATCH_FULL)
+		u32 next = step_cgroup(slot, off);
+
+		if (!next)
 			break;
-		if (bpf_core_field_exists(k->__parent))
-			up = BPF_CORE_READ(k, __parent);
-		else
-			up = (void *)BPF_CORE_READ((struct kernfs_node___old *)k, parent);
-		if (!up)
-			break;
-		n = bpf_probe_read_kernel_str(place(s, off), 256, BPF_CORE_READ(k, name));
-		if (n <= 0)
-			break;
-		off += n;
-		k = up;
+		off = next;
 	}
 	return off;
 }

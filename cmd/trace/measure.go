@@ -191,6 +191,7 @@ func (m *measurement) finish(ctx context.Context, measured int, cause error) err
 		}
 	}
 	result := m.analyzer.Result(m.base)
+	m.endSession() // its buffers are not needed for reports
 	if err := m.write(result); err != nil {
 		return errors.Join(cause, m.dir.keep(err))
 	}
@@ -248,6 +249,17 @@ func (m *measurement) fillFolder(in *reports.Input) error {
 	return reports.Together(in, writers...)
 }
 
+// endSession lets go of the kernel's side of the recording.
+func (m *measurement) endSession() {
+	if m.session == nil {
+		return
+	}
+	if err := m.session.Close(); err != nil {
+		complain(m.term.err, fmt.Errorf("close the recording: %w", err))
+	}
+	m.session = nil
+}
+
 // close gives up whatever finish has not completed.
 func (m *measurement) close() {
 	for _, o := range m.outs {
@@ -256,11 +268,7 @@ func (m *measurement) close() {
 	if m.events != nil {
 		_ = m.events.Close() // of a recording that nobody gets
 	}
-	if m.session != nil {
-		if err := m.session.Close(); err != nil {
-			complain(m.term.err, fmt.Errorf("close the recording: %w", err))
-		}
-	}
+	m.endSession()
 	if m.dir != nil {
 		if err := m.dir.discard(); err != nil {
 			complain(m.term.err, err)
