@@ -70,7 +70,7 @@ func (s *sampler) addSamples(op *analysis.Operation) {
 		l.state = tracer.StateRunning.String()
 		l.process, l.thread = s.names(op.Trace, e.Task, e.Time)
 		stack := s.task(root[:1:1], op, moment{e.Task, e.Time, e.Stack, e.Name, seg})
-		v := s.at(sampleKey{pack(shorten(stack)), l})
+		v := s.at(shorten(stack), l)
 		v[0]++
 		v[1] += e.Value
 	}

@@ -39,31 +39,49 @@ type labels struct {
 	doubt                                             string // why the operation is not in the statistics
 }
 
-type sampleKey struct {
-	stack string // packed frame ids, root first
-	labels
-}
+// sampleKey is a stack and labels, by their numbers in a sampler.
+type sampleKey struct{ stack, labels uint32 }
 
-// sampler adds up samples that have the same stack and labels.
+// sampler adds up samples that have the same stack and labels. Stacks and
+// labels are kept once each: a run of many operations has few different ones,
+// and very many pairs of them.
 type sampler struct {
 	*stacks
-	values map[sampleKey][]int64
-	order  []sampleKey
-	width  int
+	width    int
+	stackIDs table[string] // packed frame ids, root first
+	labelIDs table[labels]
+	samples  table[sampleKey]
+	values   []int64 // width per sample
 }
 
-func newSampler(width int) *sampler {
-	return &sampler{stacks: newStacks(), values: map[sampleKey][]int64{}, width: width}
+// table numbers different values in the order in which they come.
+type table[K comparable] struct {
+	ids  map[K]uint32
+	list []K
 }
 
-func (s *sampler) at(k sampleKey) []int64 {
-	v, ok := s.values[k]
+func (t *table[K]) id(k K) uint32 {
+	id, ok := t.ids[k]
 	if !ok {
-		v = make([]int64, s.width)
-		s.values[k] = v
-		s.order = append(s.order, k)
+		if t.ids == nil {
+			t.ids = map[K]uint32{}
+		}
+		id = uint32(len(t.list))
+		t.list = append(t.list, k)
+		t.ids[k] = id
 	}
-	return v
+	return id
+}
+
+func newSampler(width int) *sampler { return &sampler{stacks: newStacks(), width: width} }
+
+// at gives the values of a sample, to add to.
+func (s *sampler) at(stack []uint32, l labels) []int64 {
+	id := int(s.samples.id(sampleKey{s.stackIDs.id(pack(stack)), s.labelIDs.id(l)}))
+	for len(s.values) < (id+1)*s.width {
+		s.values = append(s.values, 0)
+	}
+	return s.values[id*s.width : (id+1)*s.width]
 }
 
 // operations are the recorded ones; the error says that there is no recording.
@@ -102,7 +120,7 @@ func (s *sampler) addPath(op *analysis.Operation) error {
 		l := base
 		if seg == nil {
 			l.stage = unknownStage
-			s.at(sampleKey{pack(stack), l})[valuePath] += ns
+			s.at(stack, l)[valuePath] += ns
 			return
 		}
 		l.stage, l.state = op.StageName(seg), seg.State.String()
@@ -110,7 +128,7 @@ func (s *sampler) addPath(op *analysis.Operation) error {
 		if seg.State == tracer.StateBlocked {
 			l.wait = Clean(op.WaitName(seg))
 		}
-		v := s.at(sampleKey{pack(stack), l})
+		v := s.at(stack, l)
 		v[valuePath] += ns
 		v[stateValue(seg.State)] += ns
 		v[valueCount]++
@@ -122,7 +140,7 @@ func (s *sampler) addPath(op *analysis.Operation) error {
 		l := base
 		l.stage = op.StageName(&analysis.Segment{Stage: off.Stage})
 		l.process, l.thread = s.names(op.Trace, off.Task, off.Begin)
-		s.at(sampleKey{pack(stack), l})[valueOffPath] += int64(off.End - off.Begin)
+		s.at(stack, l)[valueOffPath] += int64(off.End - off.Begin)
 	})
 	return nil
 }
@@ -171,16 +189,26 @@ func (s *sampler) profile(r *analysis.Result, types []*profile.ValueType, dflt s
 	}
 	b := &profileBuilder{p: p, frames: s.frames, locations: make([]*profile.Location, len(s.frames)),
 		mappings: map[[2]string]*profile.Mapping{}, functions: map[[2]string]*profile.Function{}}
-	for _, k := range s.order {
-		ids := unpack(k.stack)
-		sample := &profile.Sample{Value: s.values[k], Label: k.strings()}
-		for i := len(ids) - 1; i >= 0; i-- {
-			sample.Location = append(sample.Location, b.location(ids[i]))
+	locations := make([][]*profile.Location, len(s.stackIDs.list))
+	for i, packed := range s.stackIDs.list {
+		ids := unpack(packed)
+		locations[i] = make([]*profile.Location, 0, len(ids))
+		for j := len(ids) - 1; j >= 0; j-- {
+			locations[i] = append(locations[i], b.location(ids[j]))
 		}
-		if k.op > 0 {
-			sample.NumLabel = map[string][]int64{"op": {k.op}}
+	}
+	words := make([]map[string][]string, len(s.labelIDs.list))
+	numbers := make([]map[string][]int64, len(s.labelIDs.list))
+	for i := range s.labelIDs.list {
+		l := &s.labelIDs.list[i]
+		words[i] = l.strings()
+		if l.op > 0 {
+			numbers[i] = map[string][]int64{"op": {l.op}}
 		}
-		p.Sample = append(p.Sample, sample)
+	}
+	for i, k := range s.samples.list {
+		p.Sample = append(p.Sample, &profile.Sample{Value: s.values[i*s.width : (i+1)*s.width],
+			Location: locations[k.stack], Label: words[k.labels], NumLabel: numbers[k.labels]})
 	}
 	return p
 }
