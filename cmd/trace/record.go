@@ -86,6 +86,7 @@ func wait(ctx context.Context, d time.Duration) {
 // paths led to: daemons that were there before us. Their descendants are
 // followed with them.
 func (r *recorder) take(tr *tracer.Trace) error {
+	liftMemoryLimit(len(tr.Events))
 	written := make(chan error, 1)
 	go func() { written <- r.writer.WriteTrace(tr) }()
 	var pids []int

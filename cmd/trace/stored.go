@@ -125,6 +125,7 @@ func operations(events string, set *stage.Set, opt analysis.Options) func(func(*
 	return func(yield func(*analysis.Operation) error) error {
 		a := analysis.New(set, opt)
 		_, err := readRecording(events, noEntry, func(tr *tracer.Trace) error {
+			liftMemoryLimit(len(tr.Events))
 			return a.Add(tr, func(op *analysis.Operation) error {
 				if op.Warmup {
 					return nil
