@@ -228,25 +228,9 @@ func (a *traceAnalysis) operation(p pair, opt Options) (op *Operation, m *marks,
 	op.Stages = breakdown(a.set, &op.Path)
 	op.Off = w.offPath(op.End, until)
 	op.OffPath = sumOffPath(a.set, op.Off, op.End)
-	op.LostEvents = a.lostDuring(op.Begin, op.End)
+	op.LostEvents = a.tl.lostIn(op.Begin, op.End)
 	op.Incomplete = op.LostEvents > 0
 	return op, m, nil
-}
-
-// lostDuring counts the events lost in an operation. A loss is reported by the
-// next event of its CPU, so the first report after the end may be about it.
-func (a *traceAnalysis) lostDuring(begin, end tracer.Time) (n uint64) {
-	late := map[int16]bool{}
-	for _, i := range a.tl.lostEvents {
-		e := &a.tr.Events[i]
-		if e.Time >= begin && !late[e.CPU] {
-			n += uint64(e.Value)
-		}
-		if e.Time > end {
-			late[e.CPU] = true
-		}
-	}
-	return n
 }
 
 // PathPIDs lists the processes (kernel threads left out) that an operation's

@@ -29,7 +29,9 @@ func (w *walker) cuts(th tracer.TaskID, a, hi tracer.Time) []tracer.Time {
 	p := w.ix.points.of(th)
 	if len(p) > 0 {
 		for i := near(len(p), &w.ix.points.hint[th], func(i int) bool { return p[i].at > a }); i < len(p) && p[i].at < hi; i++ {
-			c = append(c, p[i].at)
+			if p[i].at > c[len(c)-1] { // one span may end where the next begins
+				c = append(c, p[i].at)
+			}
 		}
 	}
 	n := len(c)

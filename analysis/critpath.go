@@ -70,7 +70,7 @@ func (w *walker) birth(th tracer.TaskID, lo, hi tracer.Time, link int32) (tracer
 		return t.Parent, t.Born
 	}
 	leaf := LeafBefore
-	if w.tl.lostIn(lo, hi) {
+	if w.tl.lostIn(lo, hi) > 0 {
 		leaf = LeafLost
 	}
 	w.emit(Segment{Begin: lo, End: hi, Task: th, Link: link, State: tracer.StateUnknown, Leaf: leaf, Wait: w.waits.unknown})
@@ -123,7 +123,7 @@ func (w *walker) cause(th tracer.TaskID, s *interval, seg *Segment) (tracer.Task
 		return 0, LeafTerminal
 	}
 	if s.wake < 0 {
-		if w.tl.lostIn(s.start, seg.End) {
+		if w.tl.lostIn(s.start, seg.End) > 0 {
 			seg.Wait = w.waits.lost
 			return 0, LeafLost
 		}
@@ -226,12 +226,21 @@ func (w *walker) sibling(th tracer.TaskID, a, hi tracer.Time) (tracer.TaskID, tr
 			continue
 		}
 		if x := w.marks.lastBefore(id, a, hi); x > at {
-			if s := w.tl.before(id, x); s != nil && s.state != tracer.StateBlocked {
+			if s := w.tl.before(id, x); s != nil && s.state != tracer.StateBlocked && !w.selfWoken(id, s) {
 				best, at = id, x
 			}
 		}
 	}
 	return best, at
+}
+
+// selfWoken tells that what a task did up to the interval s began when a timer
+// of its own ended: it is a monitor, which nobody set to work.
+func (w *walker) selfWoken(id tracer.TaskID, s *interval) bool {
+	for s != nil && s.state != tracer.StateBlocked {
+		s = w.tl.before(id, s.start)
+	}
+	return s != nil && s.wake >= 0 && w.match.Wait(s.stack, s.sys, 0, s.flags) == w.waits.leaf[LeafTimer]
 }
 
 // workItem covers [.., hi) of a worker that runs an item: the item's own time

@@ -26,13 +26,13 @@ type interval struct {
 // timeline is the states of all tasks of a trace. Built in one pass, in
 // memory proportional to the events.
 type timeline struct {
-	tr         *tracer.Trace
-	first      []int32 // per task: its first interval in iv; one more entry at the end
-	used       []int32 // per task: how many it has
-	hint       []int32 // per task: where in its intervals the last search ended
-	iv         []interval
-	lost       []tracer.Time // when events were lost, in order
-	lostEvents []int32
+	tr      *tracer.Trace
+	first   []int32 // per task: its first interval in iv; one more entry at the end
+	used    []int32 // per task: how many it has
+	hint    []int32 // per task: where in its intervals the last search ended
+	iv      []interval
+	lost    []loss      // in order of their reports
+	longest tracer.Time // of the losses
 }
 
 // builder state per task, while the timeline is made.
@@ -45,6 +45,7 @@ type taskCursor struct {
 func newTimeline(tr *tracer.Trace) *timeline {
 	tl := &timeline{tr: tr, first: make([]int32, len(tr.Tasks)+1), used: make([]int32, len(tr.Tasks)), hint: make([]int32, len(tr.Tasks))}
 	tl.reserve()
+	tl.losses()
 	cur := make([]taskCursor, len(tr.Tasks))
 	for i := range cur {
 		cur[i] = taskCursor{late: -1, blocked: -1}
@@ -74,9 +75,6 @@ func newTimeline(tr *tracer.Trace) *timeline {
 				}
 				tl.add(e.Task, interval{start: tr.Meta.Begin, state: e.State, wake: -1, stack: e.Stack, sys: e.Name, flags: e.Flags})
 			}
-		case tracer.KindLost:
-			tl.lost = append(tl.lost, e.Time)
-			tl.lostEvents = append(tl.lostEvents, int32(i))
 		}
 	}
 	return tl
@@ -156,7 +154,7 @@ func (tl *timeline) switchIn(e *tracer.Event, cur []taskCursor) {
 		case c.late >= 0:
 			// The waker found it on its way to sleep: it was runnable again at once.
 			p.wake, p.state = c.late, tracer.StateRunnable
-		case !tl.lostIn(p.start, e.Time) && p.start > tl.tr.Meta.Begin:
+		case tl.lostIn(p.start, e.Time) == 0 && p.start > tl.tr.Meta.Begin:
 			// Nothing woke it and nothing was lost: it never left the run
 			// queue (a signal was pending, the condition already held).
 			p.state = tracer.StateRunnable
@@ -223,10 +221,40 @@ func near(n int, hint *int32, f func(int) bool) int {
 	return lo
 }
 
-// lostIn tells whether events were lost in [a, b].
-func (tl *timeline) lostIn(a, b tracer.Time) bool {
-	i := sort.Search(len(tl.lost), func(i int) bool { return tl.lost[i] >= a })
-	return i < len(tl.lost) && tl.lost[i] <= b
+// loss is a number of events that a CPU could not record between two that it
+// did.
+type loss struct {
+	since, until tracer.Time
+	n            uint64
+}
+
+// losses finds when events were lost. A report speaks of the time since the
+// CPU's event before it; marks come from the driver, not from a CPU.
+func (tl *timeline) losses() {
+	seen := map[int16]tracer.Time{}
+	begin := tl.tr.Meta.Begin
+	for i := range tl.tr.Events {
+		e := &tl.tr.Events[i]
+		if e.Kind == tracer.KindLost {
+			l := loss{since: max(seen[e.CPU], begin), until: e.Time, n: uint64(e.Value)}
+			tl.lost = append(tl.lost, l)
+			tl.longest = max(tl.longest, l.until-l.since)
+		}
+		if e.Kind != tracer.KindOpBegin && e.Kind != tracer.KindOpEnd && e.Kind != tracer.KindSync {
+			seen[e.CPU] = e.Time
+		}
+	}
+}
+
+// lostIn counts the events that may have been lost in [a, b].
+func (tl *timeline) lostIn(a, b tracer.Time) (n uint64) {
+	i := sort.Search(len(tl.lost), func(i int) bool { return tl.lost[i].until >= a })
+	for ; i < len(tl.lost) && tl.lost[i].until-tl.longest <= b; i++ {
+		if tl.lost[i].since <= b {
+			n += tl.lost[i].n
+		}
+	}
+	return n
 }
 
 // of gives the intervals of a task in time order.
