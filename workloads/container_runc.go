@@ -26,7 +26,7 @@ const runcStateDir = "/run/stagetrace/runc"
 func runcTarget() Target {
 	return Target{
 		Name:    "runc",
-		Summary: "runc on a generated OCI bundle (network none or host)",
+		Summary: "runc on a generated OCI bundle; its network is made by a hook",
 		Find:    findRunc,
 		New:     newRunc,
 	}
@@ -96,8 +96,11 @@ type runcInstance struct {
 	process  quietProcess
 	owner    runOwner
 
-	dir     string // below runcStateDir; "" before Setup
+	exe     string       // this program, which is the bundle's hook
+	dir     string       // below runcStateDir; "" before Setup
+	bridge  engineBridge // zero unless the network is bridge
 	bundle  string
+	link    string // name of the host's end of the veth pair of the operation under way; "" without
 	id      string // of the container of the operation under way, and its cgroup's name
 	options runcOptions
 }
@@ -105,10 +108,12 @@ type runcInstance struct {
 func newRunc(p Params) (Instance, error) { return newRuncInstance(p) }
 
 func newRuncInstance(p Params) (*runcInstance, error) {
-	r := &runcInstance{network: orDefault(p["network"], "none")}
-	if r.network != "none" && r.network != "host" {
-		return nil, fmt.Errorf("network %s: runc makes no networks itself, use none or host: %w", r.network, errors.ErrUnsupported)
+	r := &runcInstance{network: orDefault(p["network"], "bridge")}
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("runc: path of this program: %w", err)
 	}
+	r.exe = exe
 	path, err := exec.LookPath("runc")
 	if err != nil {
 		return nil, fmt.Errorf("runc: %w", err)
@@ -134,6 +139,11 @@ func (r *runcInstance) Setup(ctx context.Context) error {
 	}
 	if err := r.makeDirs(); err != nil {
 		return fmt.Errorf("runc: %w", err)
+	}
+	if r.network == "bridge" && r.bridge.Name == "" {
+		if r.bridge, err = setupBridge(r.dir); err != nil {
+			return fmt.Errorf("runc: %w", err)
+		}
 	}
 	r.options = runcOptions{network: r.network, seccomp: v.seccomp != "", unifiedCgr: unifiedCgroups()}
 	program := exitELF(runtime.GOARCH, r.exitCode)
@@ -207,6 +217,10 @@ func (r *runcInstance) Prepare(ctx context.Context, op int) error {
 	r.id = fmt.Sprintf("%s-%d", r.prefix(), op)
 	// Absolute: a relative one would be put below runc's own cgroup.
 	r.options.cgroup = "/" + r.id
+	if r.network == "bridge" {
+		r.link = vethName(r.dir, engineID(op))
+		r.options.hooks = runcHooks(r.exe, r.dir, engineID(op))
+	}
 	if err := writeBundleConfig(r.bundle, runcSpec(r.options)); err != nil {
 		return err
 	}
@@ -252,13 +266,13 @@ func runcError(log string) string {
 	return strings.ReplaceAll(strings.Trim(m[1], `"`), `\"`, `"`)
 }
 
-// Conclude checks that state and cgroups are gone, and removes them when they
+// Conclude checks that state, cgroups and links are gone, and removes them when they
 // are not.
 func (r *runcInstance) Conclude(ctx context.Context, op int, out Outcome) error {
 	if r.id == "" {
 		return nil
 	}
-	id, left := r.id, leftOf(r.stateRoot(), r.id)
+	id, left := r.id, leftOf(r.stateRoot(), r.id, r.link)
 	if err := r.settle(ctx); err != nil {
 		return err
 	}
@@ -275,12 +289,17 @@ func (r *runcInstance) settle(ctx context.Context) error {
 	}
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
-	if len(leftOf(r.stateRoot(), r.id)) > 0 {
+	if len(leftOf(r.stateRoot(), r.id, r.link)) > 0 {
 		if err := removeRuncContainer(ctx, r.process.path, r.stateRoot(), r.id); err != nil {
 			return err
 		}
+		if r.link != "" { // when runc was killed its hook has not run
+			if err := deleteLinkNamed(r.link); err != nil {
+				return err
+			}
+		}
 	}
-	r.id = ""
+	r.id, r.link = "", ""
 	return nil
 }
 
@@ -291,7 +310,7 @@ func (r *runcInstance) Cleanup(ctx context.Context) error {
 	errs := []error{r.settle(ctx)}
 	if r.dir != "" {
 		errs = append(errs, removeRuncDir(ctx, r.process.path, r.dir))
-		r.dir, r.bundle = "", ""
+		r.dir, r.bundle, r.bridge = "", "", engineBridge{}
 	}
 	err := errors.Join(append(errs, r.removeLeftovers(ctx), r.process.close())...)
 	for _, dir := range []string{runcStateDir, filepath.Dir(runcStateDir)} {

@@ -22,3 +22,6 @@ func runcTarget() Target {
 		},
 	}
 }
+
+// runcRoles is empty: there is no runc to start this program.
+func runcRoles() []engineRole { return nil }

@@ -29,8 +29,8 @@ func unifiedCgroups() bool {
 	return unix.Statfs(cgroupRoot, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC
 }
 
-// removeRuncDir removes an instance's containers, cgroups, bundle and state
-// folder, in the order in which they are found by.
+// removeRuncDir removes an instance's containers, cgroups, links, bundle and
+// state folder, in the order in which they are found by.
 func removeRuncDir(ctx context.Context, runc, dir string) error {
 	root := filepath.Join(dir, "state")
 	ids, err := os.ReadDir(root)
@@ -41,7 +41,7 @@ func removeRuncDir(ctx context.Context, runc, dir string) error {
 	for _, id := range ids {
 		errs = append(errs, removeRuncContainer(ctx, runc, root, id.Name()))
 	}
-	errs = append(errs, removeCgroups(ctx, runcPrefix(filepath.Base(dir))+"-*"))
+	errs = append(errs, removeCgroups(ctx, runcPrefix(filepath.Base(dir))+"-*"), removeLinks(dir, ""))
 	if err := errors.Join(errs...); err != nil {
 		return err // the folder stays, so that it is found again
 	}
@@ -74,11 +74,15 @@ func removeRuncContainer(ctx context.Context, runc, root, id string) error {
 	return nil
 }
 
-// leftOf lists what exists of a container: its state and its cgroups.
-func leftOf(root, id string) []string {
+// leftOf lists what exists of a container: its state, its cgroups and its link
+// ("": it has none).
+func leftOf(root, id, link string) []string {
 	left := cgroupsNamed(id)
 	if _, err := os.Lstat(filepath.Join(root, id)); err == nil {
 		left = append(left, filepath.Join(root, id))
+	}
+	if link != "" && hasLink(link) {
+		left = append(left, "link "+link)
 	}
 	return left
 }

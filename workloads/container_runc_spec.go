@@ -11,10 +11,11 @@ import (
 
 // runcOptions are what differs from one bundle to the next.
 type runcOptions struct {
-	network    string // none or host
-	cgroup     string // path below the hierarchy's root
-	unifiedCgr bool   // the host has the unified hierarchy only
-	seccomp    bool   // the runtime was built with it
+	network    string       // none, bridge or host
+	cgroup     string       // path below the hierarchy's root
+	unifiedCgr bool         // the host has the unified hierarchy only
+	seccomp    bool         // the runtime was built with it
+	hooks      *specs.Hooks // nil: none
 }
 
 // runcSpec is the configuration that `runc spec` writes, with our program, a
@@ -36,6 +37,7 @@ func runcSpec(o runcOptions) *specs.Spec {
 		Root:     &specs.Root{Path: "rootfs", Readonly: true},
 		Hostname: "stagetrace",
 		Mounts:   runcMounts(),
+		Hooks:    o.hooks,
 		Linux: &specs.Linux{
 			CgroupsPath: o.cgroup,
 			Resources:   &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}},
@@ -53,8 +55,8 @@ func runcSpec(o runcOptions) *specs.Spec {
 	return s
 }
 
-// runcNamespaces are those of `runc spec`. With network none the new network
-// namespace holds nothing but its loopback device.
+// runcNamespaces are those of `runc spec`. A new network namespace holds
+// nothing but its loopback device, which runc sets up, unless a hook adds to it.
 func runcNamespaces(o runcOptions) []specs.LinuxNamespace {
 	ns := []specs.LinuxNamespace{
 		{Type: specs.PIDNamespace},

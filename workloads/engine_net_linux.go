@@ -1,5 +1,3 @@
-//go:build amd64 || arm64
-
 package workloads
 
 import (
@@ -9,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -17,42 +16,93 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connect gives the container a veth pair: one end on the bridge, the other,
-// eth0, in its network namespace with an address and a default route.
+// engineBridge is the bridge in the host that containers are attached to.
+type engineBridge struct {
+	Name    string
+	Index   int
+	Gateway string // its address with the prefix length: 10.88.7.1/24
+}
+
+// engineID is the name of an operation's container.
+func engineID(op int) string { return "c" + strconv.Itoa(op) }
+
+// linkTag is what the names of the network interfaces of one state folder
+// have in common. An interface's name has at most 15 bytes, which is too
+// little for the folder's own name, so it is hashed: 7 digits to base 36.
+func linkTag(dir string) string {
+	h := fnv.New64a()
+	h.Write([]byte(filepath.Base(dir)))
+	const digits, base7 = 7, 78364164096 // 36^7
+	s := strconv.FormatUint(h.Sum64()%base7, 36)
+	for len(s) < digits {
+		s = "0" + s
+	}
+	return s
+}
+
+// Names of interfaces in the host: one bridge, and the host's end of the veth
+// pair of each container.
+const (
+	bridgePrefix = "stbr"
+	vethPrefix   = "stv"
+)
+
+func bridgeName(dir string) string { return bridgePrefix + linkTag(dir) }
+
+// vethName is unique among the containers of a state folder that are alive at
+// the same time: 5 digits to base 36 is what the name has room for.
+func vethName(dir, id string) string {
+	n, err := strconv.ParseUint(id[1:], 10, 64)
+	if err != nil {
+		h := fnv.New64a()
+		h.Write([]byte(id))
+		n = h.Sum64()
+	}
+	return vethPrefix + linkTag(dir) + strconv.FormatUint(n%60466176, 36) // 36^5
+}
+
+// vethPair connects one container to the bridge of its state folder.
+type vethPair struct {
+	dir    string // state folder
+	id     string // of the container
+	bridge engineBridge
+}
+
+// connect makes the pair for a container, whose init is pid: one end is on the
+// bridge, the other, eth0, in the network namespace with an address and a
+// default route. It gives the index of the host's end, also when something
+// after its creation failed; 0 when there is none.
 //
 // The inner end is created where it belongs (IFLA_NET_NS_FD) instead of being
 // moved: a move waits for RCU twice (__dev_change_net_namespace).
-func (c *engineContainer) connect() error {
-	if c.spec.Network != "bridge" {
-		return nil
-	}
-	ns, err := netns.GetFromPid(c.pid)
+func (v vethPair) connect(pid int) (index int, err error) {
+	ns, err := netns.GetFromPid(pid)
 	if err != nil {
-		return fmt.Errorf("network namespace: %w", err)
+		return 0, fmt.Errorf("network namespace: %w", err)
 	}
 	defer ns.Close()
 	host, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		return fmt.Errorf("netlink: %w", err)
+		return 0, fmt.Errorf("netlink: %w", err)
 	}
 	defer host.Close()
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MasterIndex = vethName(c.dir, c.id), c.spec.Bridge.Index
+	attrs.Name, attrs.MasterIndex = vethName(v.dir, v.id), v.bridge.Index
 	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(ns))}
 	err = host.LinkAdd(veth)
-	c.link = veth.Attrs().Index
+	index = veth.Attrs().Index
 	if err != nil {
-		return fmt.Errorf("add veth %s: %w", attrs.Name, err)
+		return index, fmt.Errorf("add veth %s: %w", attrs.Name, err)
 	}
 	if err := host.LinkSetUp(veth); err != nil {
-		return fmt.Errorf("set %s up: %w", attrs.Name, err)
+		return index, fmt.Errorf("set %s up: %w", attrs.Name, err)
 	}
-	return c.configure(ns)
+	return index, v.configure(ns)
 }
 
 // configure sets eth0 up inside of the namespace.
-func (c *engineContainer) configure(ns netns.NsHandle) error {
-	addr, gateway, err := addressOf(c.spec.Bridge.Gateway, c.id)
+func (v vethPair) configure(ns netns.NsHandle) error {
+	addr, gateway, err := addressOf(v.bridge.Gateway, v.id)
 	if err != nil {
 		return err
 	}
@@ -77,14 +127,14 @@ func (c *engineContainer) configure(ns netns.NsHandle) error {
 	return nil
 }
 
-// disconnect deletes the veth pair and waits for it, as docker does before a
-// container counts as removed. The namespace's own end would delete it too,
-// some time later.
-func (c *engineContainer) disconnect() error {
-	if c.link == 0 {
+// deleteLink deletes the host's end of a veth pair, and the other with it, and
+// waits for it, as docker does before a container counts as removed. The
+// namespace's own end would delete it too, some time later.
+func deleteLink(index int) error {
+	if index == 0 {
 		return nil
 	}
-	link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Index: c.link}}
+	link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Index: index}}
 	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("delete veth: %w", err)
 	}

@@ -174,8 +174,12 @@ func (c *engineContainer) launch(goWrite *os.File) error {
 			}
 		}
 	}
-	if err := c.connect(); err != nil {
-		return err
+	if c.spec.Network == "bridge" {
+		var err error
+		pair := vethPair{dir: c.dir, id: c.id, bridge: c.spec.Bridge}
+		if c.link, err = pair.connect(c.pid); err != nil {
+			return err
+		}
 	}
 	_, err := goWrite.Write([]byte{1})
 	return err
@@ -236,7 +240,7 @@ func wait(pid int) (unix.WaitStatus, error) {
 // remove takes everything away, in the order in which it was made backwards.
 // All of it is tried.
 func (c *engineContainer) remove() error {
-	errs := []error{c.disconnect()}
+	errs := []error{deleteLink(c.link)}
 	for _, dir := range c.cgroup {
 		errs = append(errs, removeCgroup(dir))
 	}
