@@ -40,6 +40,7 @@ type marker struct {
 	asleep []int32       // per task: 1 + the event at which it went to sleep, while marked; 0: none
 	flows  map[uint64]bool
 	names  markNames
+	driver tracer.TaskID // after the end: the process that goes on to the next operation
 
 	touched map[tracer.TaskID]bool // leaders of user processes that the operation has reached
 	foreign []bool                 // per task: what it does was asked for by somebody outside of the operation
@@ -51,7 +52,7 @@ const noTime tracer.Time = -1 << 62
 
 // mark follows what the operation caused from its begin until until.
 func (a *traceAnalysis) mark(root tracer.TaskID, begin, end, until tracer.Time, from int) *marks {
-	k := &marker{a: a, root: root, flows: map[uint64]bool{}, touched: map[tracer.TaskID]bool{}, foreign: make([]bool, len(a.tr.Tasks)), since: make([]tracer.Time, len(a.tr.Tasks)), asleep: make([]int32, len(a.tr.Tasks)),
+	k := &marker{a: a, root: root, driver: tracer.NoTask, flows: map[uint64]bool{}, touched: map[tracer.TaskID]bool{}, foreign: make([]bool, len(a.tr.Tasks)), since: make([]tracer.Time, len(a.tr.Tasks)), asleep: make([]int32, len(a.tr.Tasks)),
 		out: &marks{episodes: map[tracer.TaskID][]episode{}, shares: map[*item]int{}, forked: map[tracer.TaskID]bool{}, netns: map[uint64]bool{}, cgroups: map[uint64]bool{}}}
 	for i := range k.since {
 		k.since[i] = noTime
@@ -64,7 +65,7 @@ func (a *traceAnalysis) mark(root tracer.TaskID, begin, end, until tracer.Time, 
 		if !ended && ev[i].Time >= end {
 			k.end(root, end) // what the driver does next is not the operation's
 			ended = true
-			k.root = tracer.NoTask
+			k.root, k.driver = tracer.NoTask, a.tr.Leader(root)
 			clear(k.touched) // whom the next operation asks is not known
 		}
 		k.event(i, &ev[i])
@@ -78,7 +79,7 @@ func (a *traceAnalysis) mark(root tracer.TaskID, begin, end, until tracer.Time, 
 func (k *marker) marked(id tracer.TaskID) bool { return id > 0 && k.since[id] != noTime }
 
 func (k *marker) begin(id tracer.TaskID, at tracer.Time) {
-	if id > 0 && k.since[id] == noTime {
+	if id > 0 && k.since[id] == noTime && (k.driver == tracer.NoTask || k.a.tr.Leader(id) != k.driver) {
 		k.since[id] = at
 		k.foreign[id] = false
 		if !k.a.tr.Tasks[id].Kernel && k.root != tracer.NoTask {
