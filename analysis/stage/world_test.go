@@ -58,7 +58,7 @@ func (w *world) kernelStack(names ...string) tracer.StackID {
 // roleFixtures make a process of each role of the container set.
 var roleFixtures = map[string]func(w *world) tracer.TaskID{
 	"driver": func(w *world) tracer.TaskID {
-		id := w.process("driver", "", "/work/trace trace run")
+		id := w.process("driver", "", "/opt/trace trace run")
 		w.TaskInfo(id).PID, w.TaskInfo(id).TID = 7, 7
 		return id
 	},
@@ -91,7 +91,7 @@ var roleFixtures = map[string]func(w *world) tracer.TaskID{
 		id := w.process("true", "", "/usr/sbin/runc runc init", "/true /true")
 		return id
 	},
-	"engine": func(w *world) tracer.TaskID { return w.process("trace", "", "/work/trace trace __engine run d 1") },
+	"engine": func(w *world) tracer.TaskID { return w.process("trace", "", "/opt/trace trace __engine run d 1") },
 	"hook": func(w *world) tracer.TaskID {
 		return w.process("exe", "", "/usr/sbin/dockerd libnetwork-setkey -exec-root=/var/run/docker 1 2")
 	},
