@@ -350,6 +350,13 @@ func (s *session) Stop(ctx context.Context) (*tracer.Trace, error) {
 			problems = append(problems, err.Error())
 		}
 	}
+	// Read before the end and before the programs are detached: some still run
+	// for a moment after that, and what they send when the ring is read no more
+	// is not a loss.
+	counts, err := s.counts()
+	if err != nil {
+		problems = append(problems, fmt.Sprintf("loss is not known: %v", err))
+	}
 	end := now()
 	s.detach()
 	raw, err := s.reader.finish()
@@ -364,14 +371,14 @@ func (s *session) Stop(ctx context.Context) (*tracer.Trace, error) {
 		}
 		s.maps.Drain(func(e MapEvent) { e.Feed(s.space) })
 	}
-	t := s.decode(raw, end)
+	t := s.decode(raw, counts, end)
 	t.Meta.Notes = append(t.Meta.Notes, problems...)
 	s.space.Prune(end)
 	return t, ctx.Err()
 }
 
 // decode makes the trace.
-func (s *session) decode(raw *rawRecords, end tracer.Time) *tracer.Trace {
+func (s *session) decode(raw *rawRecords, counts []bpf.TraceCpuCount, end tracer.Time) *tracer.Trace {
 	s.mu.Lock()
 	marks := s.marks
 	s.marks = nil
@@ -386,7 +393,7 @@ func (s *session) decode(raw *rawRecords, end tracer.Time) *tracer.Trace {
 	d.end = end
 	refs := d.index(raw)
 	d.run(raw, refs)
-	s.tail(d, refs, end)
+	d.tail(refs, counts, end)
 	d.addMarks(marks, end)
 	d.oldArgvs()
 	d.b.Add(tracer.Event{Time: d.begin, Seq: uint32(len(d.tasks)), Kind: tracer.KindSync, Value: s.sync + int64(d.begin-s.begin)})
@@ -405,13 +412,15 @@ func (d *decoder) addMarks(marks []tracer.Mark, end tracer.Time) {
 	}
 }
 
-// tail adds what was lost after the last record of each CPU.
-func (s *session) tail(d *decoder, refs []ref, end tracer.Time) {
+// counts is how many records each CPU has sent or lost so far.
+func (s *session) counts() ([]bpf.TraceCpuCount, error) {
 	var counts []bpf.TraceCpuCount
-	if err := s.programs.coll.Maps["counts"].Lookup(uint32(0), &counts); err != nil {
-		s.notes = append(s.notes, fmt.Sprintf("loss is not known: %v", err))
-		return
-	}
+	err := s.programs.coll.Maps["counts"].Lookup(uint32(0), &counts)
+	return counts, err
+}
+
+// tail adds what was lost after the last record of each CPU.
+func (d *decoder) tail(refs []ref, counts []bpf.TraceCpuCount, end tracer.Time) {
 	next := make([]uint32, len(counts))
 	for _, r := range refs {
 		if int(r.cpu) < len(next) {
