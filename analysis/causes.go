@@ -109,6 +109,7 @@ func (k *marker) wake(e *tracer.Event, own bool) {
 		if e.Flow != 0 && k.flows[e.Flow] {
 			k.begin(e.Peer, e.Time)
 		}
+	case k.goesOn(e):
 	case k.marked(e.Task), outside && k.ours(e.Task):
 		k.begin(e.Peer, e.Time)
 	case outside:
@@ -123,6 +124,20 @@ func (k *marker) end(id tracer.TaskID, at tracer.Time) {
 		k.out.episodes[id] = append(k.out.episodes[id], episode{id, k.since[id], at})
 		k.since[id] = noTime
 	}
+}
+
+// goesOn tells that who is woken goes on with what it was doing: a lock that is
+// handed over asks for nothing.
+func (k *marker) goesOn(e *tracer.Event) bool {
+	if k.out.owned(e.Peer) {
+		return false
+	}
+	s := k.a.tl.before(e.Peer, e.Time)
+	if s == nil || s.state != tracer.StateBlocked {
+		return false
+	}
+	w := k.a.match.Wait(s.stack, s.sys, k.a.ix.spansAt(e.Peer, e.Time), s.flags)
+	return w >= 0 && k.a.continues[w]
 }
 
 func (k *marker) event(i int, e *tracer.Event) {
