@@ -51,9 +51,9 @@ func (w *walker) walk(th tracer.TaskID, lo, hi tracer.Time, root bool, link int3
 		case tracer.StateRunnable:
 			w.emit(w.runnable(th, s, a, hi, link))
 			hi = a
-		case tracer.StateBlocked, tracer.StateUnknown: // unknown: how it left the CPU was not seen
+		case tracer.StateBlocked:
 			th, hi, link, root = w.blocked(th, s, a, hi, root, link, depth+hops)
-		default: // dead: its life is not known here
+		default: // dead or unknown: its life is not known here
 			th, hi = w.birth(th, lo, hi, link)
 		}
 	}

@@ -87,25 +87,6 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// It is put in where there is the first sign of the other task, not at its end.
-func TestRepairEarly(t *testing.T) {
-	woken := bytesOf(bpf.TraceRecWake{H: head(bpf.TraceRecTypeREC_WAKE, 12, 0, 5), Cur: 8, Wakee: 7})
-	d, tr := decodeRecords(describe(1, 0, 7, 100), status(2, 1, 7, 1), describe(2, 2, 8, 100), status(3, 3, 8, 1),
-		switchTo(10, 4, 0, 7, 0), woken, switchTo(90, 6, 8, 0, 1))
-	if d.counts.repaired != 1 {
-		t.Errorf("%d switches repaired, want 1", d.counts.repaired)
-	}
-	for i := range tr.Events {
-		e := &tr.Events[i]
-		if e.Kind == tracer.KindSwitch && e.Peer > 0 && tr.Tasks[e.Peer].TID == 8 && e.Time != 12 {
-			t.Errorf("put in at %d, want 12, when task 8 woke somebody", e.Time)
-		}
-	}
-	if err := tracer.Validate(tr); err != nil {
-		t.Error(err)
-	}
-}
-
 // The state at the begin of the trace follows what happened since a task's
 // status was taken.
 func TestStatusAtBegin(t *testing.T) {

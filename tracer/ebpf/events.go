@@ -83,7 +83,7 @@ func (d *decoder) switched(r *bpf.TraceRecSwitch, rest []byte) {
 }
 
 // repair puts in the switch that must have been missed when another task than
-// the one seen last is current, in a sample or a wake, or is switched away: the kernel skips a program now and then
+// the one seen last is switched away: the kernel skips a program now and then
 // (0.1 to 0.2 % of switches).
 func (d *decoder) repair(h *bpf.TraceHead, prev tracer.TaskID) {
 	c := d.cpu(h.Cpu)
@@ -99,21 +99,14 @@ func (d *decoder) repair(h *bpf.TraceHead, prev tracer.TaskID) {
 		in.running, in.state, in.flags = false, tracer.StateUnknown, 0
 	}
 	d.add(h, tracer.Event{Kind: tracer.KindSwitch, Task: c.running, Peer: prev, State: state}, subFirst)
-	if prev > tracer.Idle {
-		d.info(prev).running = true
-	}
-	c.running = prev
 }
 
 func (d *decoder) wake(r *bpf.TraceRecWake, _ []byte) {
-	task := d.resolve(r.Cur)
-	d.repair(&r.H, task)
-	d.addWake(&r.H, task, r.Wakee, tracer.Event{})
+	d.addWake(&r.H, d.resolve(r.Cur), r.Wakee, tracer.Event{})
 }
 
 func (d *decoder) wakeIRQ(r *bpf.TraceRecWakeIrq, _ []byte) {
 	task, e := d.context(&r.Ctx)
-	d.repair(&r.H, task)
 	e.Flow = r.Ctx.Flow
 	e.Value = int64(r.Ctx.Num)
 	d.addWake(&r.H, task, r.Wakee, e)
@@ -318,7 +311,6 @@ func (d *decoder) sample(r *bpf.TraceRecSample, rest []byte) {
 	if id <= tracer.Idle {
 		return
 	}
-	d.repair(&r.H, id)
 	stack := d.sampleStack(id, tracer.Time(r.H.Ts), rest, int(r.Nkernel), int(r.Nuser))
 	d.add(&r.H, tracer.Event{Kind: tracer.KindSample, Task: id, Name: d.call(r.Nr), Stack: stack,
 		Ctx: tracer.Context(min(r.Kind, uint8(tracer.CtxIdle))), Value: int64(d.period)}, subEvent)
