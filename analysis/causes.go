@@ -109,7 +109,7 @@ func (k *marker) wake(e *tracer.Event, own bool) {
 		if e.Flow != 0 && k.flows[e.Flow] {
 			k.begin(e.Peer, e.Time)
 		}
-	case k.goesOn(e):
+	case isInfrastructure(&k.a.tr.Tasks[e.Peer]), k.goesOn(e): // asked by many at once, or for nothing
 	case k.marked(e.Task), outside && k.ours(e.Task):
 		k.begin(e.Peer, e.Time)
 	case outside:

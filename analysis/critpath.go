@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"stagetrace/analysis/stage"
@@ -150,15 +151,17 @@ func (w *walker) follow(th tracer.TaskID, e *tracer.Event, seg *Segment) (tracer
 	if it := w.ix.itemAt(e.Task, e.Time); it != nil {
 		return e.Task, LeafNone
 	}
-	for _, p := range infrastructure {
-		if strings.HasPrefix(t.Comm, p) {
-			if generic(w.set, seg.Wait) {
-				seg.Wait = w.waits.infrastructure
-			}
-			return 0, LeafInfrastructure
-		}
+	if !isInfrastructure(t) {
+		return e.Task, LeafNone
 	}
-	return e.Task, LeafNone
+	if generic(w.set, seg.Wait) {
+		seg.Wait = w.waits.infrastructure
+	}
+	return 0, LeafInfrastructure
+}
+
+func isInfrastructure(t *tracer.Task) bool {
+	return t.Kernel && slices.ContainsFunc(infrastructure, func(p string) bool { return strings.HasPrefix(t.Comm, p) })
 }
 
 // infrastructure are kernel threads that carry out what others ask for and
