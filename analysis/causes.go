@@ -82,7 +82,7 @@ func (k *marker) begin(id tracer.TaskID, at tracer.Time) {
 	if id > 0 && k.since[id] == noTime && (k.driver == tracer.NoTask || k.a.tr.Leader(id) != k.driver) {
 		k.since[id] = at
 		k.foreign[id] = false
-		if !k.a.tr.Tasks[id].Kernel && k.root != tracer.NoTask {
+		if !k.a.tr.Tasks[id].Kernel && k.root != tracer.NoTask && k.a.tr.Leader(id) != k.a.tr.Leader(k.root) { // the driver's process has other things to do
 			k.touched[k.a.tr.Leader(id)] = true
 		}
 	}
