@@ -13,7 +13,7 @@ func containerStart() Workload {
 		Unit:    "containers",
 		Params: []Param{
 			{Name: "network", Default: "bridge", Values: []string{"none", "bridge", "host"},
-				Help: "none: a network namespace with loopback only; bridge: a veth pair to a bridge of the host; host: the host's own network"},
+				Help: "none: a network namespace with loopback only; bridge: a veth pair to a bridge of the host (runc: made by a hook); host: the host's own network"},
 			{Name: "path", Default: "api", Values: []string{"api", "cli"},
 				Help: "docker: by the Engine API on its socket, or by the docker command"},
 			{Name: "fsync", Default: "on", Values: []string{"on", "off"},

@@ -82,16 +82,6 @@ func footprint(t *testing.T, root string) []string {
 	return list
 }
 
-// links lists the interfaces of one state folder.
-func links(t *testing.T, dir string) (found []string) {
-	t.Helper()
-	all, err := filepath.Glob("/sys/class/net/st*" + linkTag(dir) + "*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
 func TestBuiltinLeavesNothing(t *testing.T) {
 	for _, p := range []Params{
 		{"network": "none", "fsync": "on", "cgroup": "on"},

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,6 +110,9 @@ func newRunc(p Params) (Instance, error) { return newRuncInstance(p) }
 
 func newRuncInstance(p Params) (*runcInstance, error) {
 	r := &runcInstance{network: orDefault(p["network"], "bridge")}
+	if !slices.Contains([]string{"none", "bridge", "host"}, r.network) {
+		return nil, fmt.Errorf("runc: network %q: want none, bridge or host", r.network)
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("runc: path of this program: %w", err)
@@ -266,8 +270,8 @@ func runcError(log string) string {
 	return strings.ReplaceAll(strings.Trim(m[1], `"`), `\"`, `"`)
 }
 
-// Conclude checks that state, cgroups and links are gone, and removes them when they
-// are not.
+// Conclude checks that state, cgroups and link are gone, and removes them when
+// they are not.
 func (r *runcInstance) Conclude(ctx context.Context, op int, out Outcome) error {
 	if r.id == "" {
 		return nil

@@ -36,18 +36,23 @@ func runcFor(t *testing.T, network string) *runcInstance {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		bundle := r.bundle
+		dir, bundle := r.dir, r.bundle
 		if err := r.Cleanup(context.Background()); err != nil {
 			t.Errorf("cleanup: %v", err)
 		}
-		assertNoRunc(t, r.owner, bundle)
+		assertNoRunc(t, r.owner, dir, bundle)
 	})
 	return r
 }
 
-func assertNoRunc(t *testing.T, o runOwner, bundle string) {
+// assertNoRunc looks for what an instance with that state folder and bundle
+// ("" when it had none) may have left.
+func assertNoRunc(t *testing.T, o runOwner, dir, bundle string) {
 	t.Helper()
 	left := cgroupsNamed(cgroupPrefix + o.Run() + "-*")
+	if dir != "" {
+		left = append(left, links(t, dir)...)
+	}
 	for _, p := range []string{filepath.Join(runcStateDir, o.Key()+"-*"), bundle} {
 		found, err := filepath.Glob(p)
 		if err != nil {
@@ -72,7 +77,13 @@ func TestRunc(t *testing.T) {
 				if out := runOperation(t, r, op); out != (Outcome{Units: 1}) {
 					t.Errorf("operation %d: %+v", op, out)
 				}
-				if left := cgroupsNamed(r.prefix() + "-*"); len(left) > 0 {
+				left := cgroupsNamed(r.prefix() + "-*")
+				for _, l := range links(t, r.dir) {
+					if filepath.Base(l) != r.bridge.Name {
+						left = append(left, l)
+					}
+				}
+				if len(left) > 0 {
 					t.Errorf("operation %d left %v", op, left)
 				}
 			}
@@ -168,7 +179,7 @@ func TestRuncRemovesLeftoversOfDeadRuns(t *testing.T) {
 	if err := r.Setup(ctx); err != nil {
 		t.Fatal(err)
 	}
-	assertNoRunc(t, dead.owner, dead.bundle)
+	assertNoRunc(t, dead.owner, dead.dir, dead.bundle)
 	dead.dir, dead.bundle = "", ""
 }
 
