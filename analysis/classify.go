@@ -27,11 +27,9 @@ func (w *walker) cuts(th tracer.TaskID, a, hi tracer.Time) []tracer.Time {
 		}
 	}
 	p := w.ix.points.of(th)
-	if len(p) > 0 {
-		for i := near(len(p), &w.ix.points.hint[th], func(i int) bool { return p[i].at > a }); i < len(p) && p[i].at < hi; i++ {
-			if p[i].at > c[len(c)-1] { // one span may end where the next begins
-				c = append(c, p[i].at)
-			}
+	for i := w.ix.points.search(th, func(p *spanPoint) bool { return p.at > a }); i < len(p) && p[i].at < hi; i++ {
+		if p[i].at > c[len(c)-1] { // one span may end where the next begins
+			c = append(c, p[i].at)
 		}
 	}
 	n := len(c)
@@ -92,8 +90,8 @@ func (w *walker) piece(th tracer.TaskID, a, b tracer.Time, link int32) {
 // end, by a switch-out or by the exec itself. Nothing calls execve twice in a
 // row, as it may read.
 func (a *traceAnalysis) insideExec(th tracer.TaskID, from, to tracer.Time) bool {
-	ivs := a.tl.of(th)
-	i := sort.Search(len(ivs), func(i int) bool { return ivs[i].start > from })
+	ivs := a.tl.iv.of(th)
+	i := a.tl.iv.search(th, func(iv *interval) bool { return iv.start > from })
 	began := false
 	for j := i - 2; j >= 0 && ivs[j].state != tracer.StateRunning; j-- {
 		began = began || ivs[j].sys == a.execve

@@ -17,8 +17,6 @@ type item struct {
 	task       tracer.TaskID
 	begin, end tracer.Time
 	name       tracer.StringID
-	flow       uint64
-	object     int64    // identity of what it works on (a cgroup id), 0 unknown
 	queue      int32    // the event that queued it; -1 not seen
 	netns      []uint64 // cookies of the namespaces it tears down
 }
@@ -64,6 +62,16 @@ func (t *table[T]) of(id tracer.TaskID) []T {
 		return nil
 	}
 	return t.data[t.first[id] : t.first[id]+t.used[id]]
+}
+
+// search is sort.Search over a task's list: the first element for which f
+// holds. It begins where the list's last search ended.
+func (t *table[T]) search(id tracer.TaskID, f func(*T) bool) int {
+	l := t.of(id)
+	if len(l) == 0 {
+		return 0
+	}
+	return near(len(l), &t.hint[id], func(i int) bool { return f(&l[i]) })
 }
 
 func newIndex(tr *tracer.Trace, m *stage.Matcher) *index {
@@ -155,7 +163,7 @@ func (x *index) fill(m *stage.Matcher) {
 				}
 				delete(queued, e.Flow)
 				o.item = x.items.used[e.Task]
-				x.items.add(e.Task, item{task: e.Task, begin: e.Time, end: x.tr.Meta.End, name: e.Name, flow: e.Flow, object: e.Value, queue: q})
+				x.items.add(e.Task, item{task: e.Task, begin: e.Time, end: x.tr.Meta.End, name: e.Name, queue: q})
 			}
 			a := e.Args
 			if a == 0 {
@@ -232,38 +240,30 @@ func (x *index) openItem(st []open, id tracer.TaskID) *item {
 
 // spansAt is what is open in a task just before t.
 func (x *index) spansAt(id tracer.TaskID, t tracer.Time) stage.SpansID {
-	p := x.points.of(id)
-	if len(p) == 0 {
-		return 0
-	}
-	i := near(len(p), &x.points.hint[id], func(i int) bool { return p[i].at >= t })
+	i := x.points.search(id, func(p *spanPoint) bool { return p.at >= t })
 	if i == 0 {
 		return 0
 	}
-	return p[i-1].spans
+	return x.points.of(id)[i-1].spans
 }
 
 // itemAt is the work item that a worker runs at t, counting its begin and its
 // end in; nil outside of one.
 func (x *index) itemAt(id tracer.TaskID, t tracer.Time) *item {
-	it := x.items.of(id)
-	if len(it) == 0 {
+	i := x.items.search(id, func(it *item) bool { return it.begin > t })
+	if i == 0 {
 		return nil
 	}
-	i := near(len(it), &x.items.hint[id], func(i int) bool { return it[i].begin > t })
-	if i == 0 || it[i-1].end < t {
-		return nil
+	if it := &x.items.of(id)[i-1]; it.end >= t {
+		return it
 	}
-	return &it[i-1]
+	return nil
 }
 
 // samplesIn gives the CPU samples of a task in [a, b).
 func (x *index) samplesIn(id tracer.TaskID, a, b tracer.Time) []int32 {
 	s := x.samples.of(id)
-	if len(s) == 0 {
-		return nil
-	}
-	i := near(len(s), &x.samples.hint[id], func(i int) bool { return x.tr.Events[s[i]].Time >= a })
+	i := x.samples.search(id, func(n *int32) bool { return x.tr.Events[*n].Time >= a })
 	j := i
 	for j < len(s) && x.tr.Events[s[j]].Time < b {
 		j++

@@ -27,10 +27,7 @@ type interval struct {
 // memory proportional to the events.
 type timeline struct {
 	tr      *tracer.Trace
-	first   []int32 // per task: its first interval in iv; one more entry at the end
-	used    []int32 // per task: how many it has
-	hint    []int32 // per task: where in its intervals the last search ended
-	iv      []interval
+	iv      table[interval]
 	lost    []loss      // in order of their reports
 	longest tracer.Time // of the losses
 }
@@ -43,8 +40,7 @@ type taskCursor struct {
 }
 
 func newTimeline(tr *tracer.Trace) *timeline {
-	tl := &timeline{tr: tr, first: make([]int32, len(tr.Tasks)+1), used: make([]int32, len(tr.Tasks)), hint: make([]int32, len(tr.Tasks))}
-	tl.reserve()
+	tl := &timeline{tr: tr, iv: newTable[interval](mostIntervals(tr))}
 	tl.losses()
 	cur := make([]taskCursor, len(tr.Tasks))
 	for i := range cur {
@@ -61,35 +57,39 @@ func newTimeline(tr *tracer.Trace) *timeline {
 		case tracer.KindFork:
 			if e.Peer > 0 {
 				cur[e.Peer].born = true
-				tl.add(e.Peer, interval{start: e.Time, state: tracer.StateRunnable, wake: int32(i)})
+				tl.iv.add(e.Peer, interval{start: e.Time, state: tracer.StateRunnable, wake: int32(i)})
 			}
 		case tracer.KindExec:
 			if e.Peer > 0 && e.Peer != e.Task && e.Task > 0 { // a thread took its leader's place
-				tl.add(e.Peer, interval{start: e.Time, state: tracer.StateDead, wake: -1})
-				tl.add(e.Task, interval{start: e.Time, state: tracer.StateRunning, wake: int32(i)})
+				tl.iv.add(e.Peer, interval{start: e.Time, state: tracer.StateDead, wake: -1})
+				tl.iv.add(e.Task, interval{start: e.Time, state: tracer.StateRunning, wake: int32(i)})
 			}
 		case tracer.KindStatus:
-			if e.Task > 0 && tl.used[e.Task] == 0 {
+			if e.Task > 0 && tl.iv.used[e.Task] == 0 {
 				if e.State == tracer.StateBlocked {
-					cur[e.Task].blocked = tl.first[e.Task]
+					cur[e.Task].blocked = tl.iv.first[e.Task]
 				}
-				tl.add(e.Task, interval{start: tr.Meta.Begin, state: e.State, wake: -1, stack: e.Stack, sys: e.Name, flags: e.Flags})
+				tl.iv.add(e.Task, interval{start: tr.Meta.Begin, state: e.State, wake: -1, stack: e.Stack, sys: e.Name, flags: e.Flags})
 			}
 		}
 	}
 	return tl
 }
 
-// reserve counts how many intervals each task can get at most.
-func (tl *timeline) reserve() {
-	n := make([]int32, len(tl.tr.Tasks))
+// mostIntervals counts how many intervals each task can get at most.
+func mostIntervals(tr *tracer.Trace) []int32 {
+	n := make([]int32, len(tr.Tasks))
 	one := func(id tracer.TaskID) {
-		if id > 0 {
-			n[id]++
+		if id <= 0 {
+			return
 		}
+		if n[id] == 0 {
+			n[id]++ // what it did before its first event
+		}
+		n[id]++
 	}
-	for i := range tl.tr.Events {
-		switch e := &tl.tr.Events[i]; e.Kind {
+	for i := range tr.Events {
+		switch e := &tr.Events[i]; e.Kind {
 		case tracer.KindSwitch, tracer.KindExec:
 			one(e.Task)
 			one(e.Peer)
@@ -99,27 +99,15 @@ func (tl *timeline) reserve() {
 			one(e.Task)
 		}
 	}
-	at := int32(0)
-	for i := range n {
-		tl.first[i] = at
-		if n[i] > 0 {
-			at += n[i] + 1 // + 1: the sleep before a first waking
-		}
-	}
-	tl.first[len(n)] = at
-	tl.iv = make([]interval, at)
-}
-
-func (tl *timeline) add(id tracer.TaskID, iv interval) {
-	tl.iv[tl.first[id]+tl.used[id]] = iv
-	tl.used[id]++
+	return n
 }
 
 func (tl *timeline) last(id tracer.TaskID) *interval {
-	if tl.used[id] == 0 {
+	ivs := tl.iv.of(id)
+	if len(ivs) == 0 {
 		return nil
 	}
-	return &tl.iv[tl.first[id]+tl.used[id]-1]
+	return &ivs[len(ivs)-1]
 }
 
 func (tl *timeline) switchOut(e *tracer.Event, cur []taskCursor) {
@@ -127,18 +115,16 @@ func (tl *timeline) switchOut(e *tracer.Event, cur []taskCursor) {
 		return
 	}
 	c := &cur[e.Task]
-	if tl.used[e.Task] == 0 && !c.born { // it ran when the trace began
-		tl.add(e.Task, interval{start: tl.tr.Meta.Begin, state: tracer.StateRunning, wake: -1})
+	if tl.iv.used[e.Task] == 0 && !c.born { // it ran when the trace began
+		tl.iv.add(e.Task, interval{start: tl.tr.Meta.Begin, state: tracer.StateRunning, wake: -1})
 	}
 	if e.State == tracer.StateBlocked {
-		c.blocked = tl.first[e.Task] + tl.used[e.Task]
+		c.blocked = tl.iv.first[e.Task] + tl.iv.used[e.Task]
 	}
 	if c.late >= 0 && e.Time-tl.tr.Events[c.late].Time > lateWake {
 		c.late = -1
 	}
-	if tl.used[e.Task] < tl.first[e.Task+1]-tl.first[e.Task] {
-		tl.add(e.Task, interval{start: e.Time, state: e.State, wake: -1, by: e.Peer, sys: e.Name, flags: e.Flags})
-	}
+	tl.iv.add(e.Task, interval{start: e.Time, state: e.State, wake: -1, by: e.Peer, sys: e.Name, flags: e.Flags})
 }
 
 func (tl *timeline) switchIn(e *tracer.Event, cur []taskCursor) {
@@ -147,7 +133,7 @@ func (tl *timeline) switchIn(e *tracer.Event, cur []taskCursor) {
 	}
 	c := &cur[e.Peer]
 	if c.blocked >= 0 && e.Stack != 0 {
-		tl.iv[c.blocked].stack = e.Stack
+		tl.iv.data[c.blocked].stack = e.Stack
 	}
 	if p := tl.last(e.Peer); p != nil && p.state == tracer.StateBlocked && p.wake < 0 {
 		switch {
@@ -161,7 +147,7 @@ func (tl *timeline) switchIn(e *tracer.Event, cur []taskCursor) {
 		}
 	}
 	c.late, c.blocked = -1, -1
-	tl.add(e.Peer, interval{start: e.Time, state: tracer.StateRunning, wake: -1})
+	tl.iv.add(e.Peer, interval{start: e.Time, state: tracer.StateRunning, wake: -1})
 }
 
 func (tl *timeline) wake(i int32, e *tracer.Event, cur []taskCursor) {
@@ -170,8 +156,8 @@ func (tl *timeline) wake(i int32, e *tracer.Event, cur []taskCursor) {
 	}
 	p := tl.last(e.Peer)
 	if p == nil && !cur[e.Peer].born {
-		cur[e.Peer].blocked = tl.first[e.Peer]
-		tl.add(e.Peer, interval{start: tl.tr.Meta.Begin, state: tracer.StateBlocked, wake: -1})
+		cur[e.Peer].blocked = tl.iv.first[e.Peer]
+		tl.iv.add(e.Peer, interval{start: tl.tr.Meta.Begin, state: tracer.StateBlocked, wake: -1})
 		p = tl.last(e.Peer)
 	}
 	if p == nil {
@@ -180,7 +166,7 @@ func (tl *timeline) wake(i int32, e *tracer.Event, cur []taskCursor) {
 	switch p.state {
 	case tracer.StateBlocked, tracer.StateUnknown:
 		p.wake = i
-		tl.add(e.Peer, interval{start: e.Time, state: tracer.StateRunnable, wake: i})
+		tl.iv.add(e.Peer, interval{start: e.Time, state: tracer.StateRunnable, wake: i})
 	case tracer.StateRunning:
 		cur[e.Peer].late = i
 	}
@@ -257,26 +243,14 @@ func (tl *timeline) lostIn(a, b tracer.Time) (n uint64) {
 	return n
 }
 
-// of gives the intervals of a task in time order.
-func (tl *timeline) of(id tracer.TaskID) []interval {
-	if id < 0 || int(id) >= len(tl.used) {
-		return nil
-	}
-	return tl.iv[tl.first[id] : tl.first[id]+tl.used[id]]
-}
-
 // before finds the interval of a task that holds just before t: the last one
 // that starts earlier. Nil when the task is not known to have lived then.
 func (tl *timeline) before(id tracer.TaskID, t tracer.Time) *interval {
-	ivs := tl.of(id)
-	if len(ivs) == 0 {
-		return nil
-	}
-	i := near(len(ivs), &tl.hint[id], func(i int) bool { return ivs[i].start >= t })
+	i := tl.iv.search(id, func(iv *interval) bool { return iv.start >= t })
 	if i == 0 {
 		return nil
 	}
-	return &ivs[i-1]
+	return &tl.iv.of(id)[i-1]
 }
 
 // running adds up how long a task was on a CPU in [a, b).
@@ -291,11 +265,8 @@ func (tl *timeline) running(id tracer.TaskID, a, b tracer.Time) (sum tracer.Time
 
 // each calls f for every interval of a task that overlaps [a, b), cut to it.
 func (tl *timeline) each(id tracer.TaskID, a, b tracer.Time, f func(iv *interval, s, e tracer.Time)) {
-	ivs := tl.of(id)
-	if len(ivs) == 0 {
-		return
-	}
-	i := near(len(ivs), &tl.hint[id], func(i int) bool { return ivs[i].start > a })
+	ivs := tl.iv.of(id)
+	i := tl.iv.search(id, func(iv *interval) bool { return iv.start > a })
 	if i > 0 {
 		i--
 	}
