@@ -25,7 +25,7 @@ type Analyzer struct {
 
 	ops       []OperationResult // those that count, and failed ones; no warm-ups
 	first     map[string]firstOp
-	procs     map[processKey]int // index in processes
+	procs     map[processKey]bool // those in processes
 	processes []Process
 	facts     RecordingFacts
 	totals    Totals
@@ -50,7 +50,7 @@ const maxProcesses = 20_000
 
 // New makes an Analyzer for a stage set.
 func New(set *stage.Set, opt Options) *Analyzer {
-	a := &Analyzer{set: set, opt: opt, first: map[string]firstOp{}, procs: map[processKey]int{}, titles: map[string]string{
+	a := &Analyzer{set: set, opt: opt, first: map[string]firstOp{}, procs: map[processKey]bool{}, titles: map[string]string{
 		StageOther: "What no stage claims", StageUnknown: "Waits whose end was not seen"}}
 	for i := range set.Stages {
 		a.titles[set.Stages[i].Name] = set.Stages[i].Title
@@ -70,7 +70,8 @@ type traceAnalysis struct {
 	exits     []tracer.Time // when a task began to exit; 0 never
 	gone      []tracer.Time // when it was last seen dying; 0 never
 	winCache  map[procKey][]stage.Window
-	continues []bool
+	continues []bool // by wait reason: see continuing
+	generics  []bool // by wait reason: see generics
 	waits     waitSet
 	execve    tracer.StringID
 	cutBuf    []tracer.Time
@@ -94,7 +95,7 @@ func newWaitSet(set *stage.Set) waitSet {
 func newTraceAnalysis(tr *tracer.Trace, set *stage.Set) *traceAnalysis {
 	a := &traceAnalysis{tr: tr, set: set, winCache: map[procKey][]stage.Window{},
 		threads: map[tracer.TaskID][]tracer.TaskID{}, exits: make([]tracer.Time, len(tr.Tasks)), gone: make([]tracer.Time, len(tr.Tasks)),
-		waits: newWaitSet(set), continues: waitIDs(set, continuing)}
+		waits: newWaitSet(set), continues: waitIDs(set, continuing), generics: waitIDs(set, generics)}
 	for i := 1; i < len(tr.Tasks); i++ {
 		l := tr.Leader(tracer.TaskID(i))
 		a.threads[l] = append(a.threads[l], tracer.TaskID(i))

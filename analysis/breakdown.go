@@ -80,13 +80,16 @@ func breakdown(set *stage.Set, p *Path) []StageResult {
 	for _, r := range rows {
 		out = append(out, *r)
 	}
-	sort.Slice(out, func(i, j int) bool {
-		if out[i].Ns != out[j].Ns {
-			return out[i].Ns > out[j].Ns
-		}
-		return out[i].Name < out[j].Name
-	})
+	sort.Slice(out, func(i, j int) bool { return largerFirst(out[i].Ns, out[j].Ns, out[i].Name, out[j].Name) })
 	return out
+}
+
+// largerFirst is the order of the rows of a table: by falling size, then name.
+func largerFirst[T int64 | float64](a, b T, nameA, nameB string) bool {
+	if a != b {
+		return a > b
+	}
+	return nameA < nameB
 }
 
 func waitName(set *stage.Set, w stage.WaitID) string {

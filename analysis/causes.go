@@ -9,10 +9,7 @@ import (
 
 // episode is a stretch of a task's life, between two sleeps, that the
 // operation caused.
-type episode struct {
-	task     tracer.TaskID
-	from, to tracer.Time
-}
+type episode struct{ from, to tracer.Time }
 
 // marks is the forward pass: everything an operation caused, directly or by
 // somebody it woke, forked, queued work to or armed a timer for.
@@ -35,12 +32,13 @@ var continuing = []string{"rcu.expedited", "rcu.barrier", "rcu.normal", "rcu.src
 type marker struct {
 	a      *traceAnalysis
 	root   tracer.TaskID
+	driver tracer.TaskID // the root's process, which goes on to the next operation
+	ended  bool          // the operation; from now on its late work
 	out    *marks
 	since  []tracer.Time // per task: its running episode began; noTime: none
 	asleep []int32       // per task: 1 + the event at which it went to sleep, while marked; 0: none
 	flows  map[uint64]bool
 	names  markNames
-	driver tracer.TaskID // after the end: the process that goes on to the next operation
 
 	touched map[tracer.TaskID]bool // leaders of user processes that the operation has reached
 	foreign []bool                 // per task: what it does was asked for by somebody outside of the operation
@@ -52,20 +50,21 @@ const noTime tracer.Time = -1 << 62
 
 // mark follows what the operation caused from its begin until until.
 func (a *traceAnalysis) mark(root tracer.TaskID, begin, end, until tracer.Time, from int) *marks {
-	k := &marker{a: a, root: root, driver: tracer.NoTask, flows: map[uint64]bool{}, touched: map[tracer.TaskID]bool{}, foreign: make([]bool, len(a.tr.Tasks)), since: make([]tracer.Time, len(a.tr.Tasks)), asleep: make([]int32, len(a.tr.Tasks)),
-		out: &marks{episodes: map[tracer.TaskID][]episode{}, shares: map[*item]int{}, forked: map[tracer.TaskID]bool{}, netns: map[uint64]bool{}, cgroups: map[uint64]bool{}}}
+	n := len(a.tr.Tasks)
+	k := &marker{a: a, root: root, driver: a.tr.Leader(root), flows: map[uint64]bool{}, touched: map[tracer.TaskID]bool{},
+		foreign: make([]bool, n), since: make([]tracer.Time, n), asleep: make([]int32, n),
+		out: &marks{episodes: map[tracer.TaskID][]episode{}, shares: map[*item]int{}, forked: map[tracer.TaskID]bool{},
+			netns: map[uint64]bool{}, cgroups: map[uint64]bool{}}}
 	for i := range k.since {
 		k.since[i] = noTime
 	}
 	k.names = markNames{a.stringID("create"), a.stringID("teardown"), a.stringID("cgroup_mkdir")}
 	k.begin(root, begin)
 	ev := a.tr.Events
-	ended := false
 	for i := from; i < len(ev) && ev[i].Time <= until; i++ {
-		if !ended && ev[i].Time >= end {
-			k.end(root, end) // what the driver does next is not the operation's
-			ended = true
-			k.root, k.driver = tracer.NoTask, a.tr.Leader(root)
+		if !k.ended && ev[i].Time >= end {
+			k.end(root, end)
+			k.ended = true
 			clear(k.touched) // whom the next operation asks is not known
 		}
 		k.event(i, &ev[i])
@@ -79,12 +78,16 @@ func (a *traceAnalysis) mark(root tracer.TaskID, begin, end, until tracer.Time, 
 func (k *marker) marked(id tracer.TaskID) bool { return id > 0 && k.since[id] != noTime }
 
 func (k *marker) begin(id tracer.TaskID, at tracer.Time) {
-	if id > 0 && k.since[id] == noTime && (k.driver == tracer.NoTask || k.a.tr.Leader(id) != k.driver) {
-		k.since[id] = at
-		k.foreign[id] = false
-		if !k.a.tr.Tasks[id].Kernel && k.root != tracer.NoTask && k.a.tr.Leader(id) != k.a.tr.Leader(k.root) { // the driver's process has other things to do
-			k.touched[k.a.tr.Leader(id)] = true
-		}
+	if id <= 0 || k.since[id] != noTime {
+		return
+	}
+	leader := k.a.tr.Leader(id)
+	if k.ended && leader == k.driver { // what the driver does next is not the operation's
+		return
+	}
+	k.since[id], k.foreign[id] = at, false
+	if !k.a.tr.Tasks[id].Kernel && !k.ended && leader != k.driver { // the driver has other things to do beside it
+		k.touched[leader] = true
 	}
 }
 
@@ -121,7 +124,7 @@ func (k *marker) wake(e *tracer.Event, own bool) {
 
 func (k *marker) end(id tracer.TaskID, at tracer.Time) {
 	if id > 0 && k.since[id] != noTime {
-		k.out.episodes[id] = append(k.out.episodes[id], episode{id, k.since[id], at})
+		k.out.episodes[id] = append(k.out.episodes[id], episode{k.since[id], at})
 		k.since[id] = noTime
 	}
 }
@@ -137,7 +140,7 @@ func (k *marker) goesOn(e *tracer.Event) bool {
 		return false
 	}
 	w := k.a.match.Wait(s.stack, s.sys, k.a.ix.spansAt(e.Peer, e.Time), s.flags)
-	return w >= 0 && k.a.continues[w]
+	return k.a.goesOnAfter(w)
 }
 
 func (k *marker) event(i int, e *tracer.Event) {
@@ -181,7 +184,7 @@ func (k *marker) fork(e *tracer.Event) {
 func (m *marks) owned(id tracer.TaskID) bool { return m.forked[id] }
 
 func (k *marker) switched(i int, e *tracer.Event) {
-	if k.marked(e.Task) && e.Task != k.root && (e.State == tracer.StateBlocked || e.State == tracer.StateDead) {
+	if k.marked(e.Task) && (e.Task != k.root || k.ended) && (e.State == tracer.StateBlocked || e.State == tracer.StateDead) {
 		k.end(e.Task, e.Time)
 		k.asleep[e.Task] = int32(i) + 1
 	}
@@ -189,7 +192,7 @@ func (k *marker) switched(i int, e *tracer.Event) {
 		out := &k.a.tr.Events[k.asleep[p]-1]
 		if k.since[p] == noTime {
 			w := k.a.match.Wait(e.Stack, out.Name, k.a.ix.spansAt(p, e.Time), out.Flags)
-			if w >= 0 && k.a.continues[w] || k.out.owned(p) {
+			if k.a.goesOnAfter(w) || k.out.owned(p) {
 				k.begin(p, e.Time)
 			}
 		}
@@ -262,6 +265,9 @@ func (m *marks) lastBefore(id tracer.TaskID, lo, hi tracer.Time) tracer.Time {
 	}
 	return min(ep[i-1].to, hi)
 }
+
+// goesOnAfter tells that a task goes on with its own work after a wait.
+func (a *traceAnalysis) goesOnAfter(w stage.WaitID) bool { return w >= 0 && a.continues[w] }
 
 // waitIDs marks, per wait reason of a set, whether it is one of names.
 func waitIDs(set *stage.Set, names []string) []bool {

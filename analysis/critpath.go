@@ -154,7 +154,7 @@ func (w *walker) follow(th tracer.TaskID, e *tracer.Event, seg *Segment) (tracer
 	if !isInfrastructure(t) {
 		return e.Task, LeafNone
 	}
-	if generic(w.set, seg.Wait) {
+	if w.generic(seg.Wait) {
 		seg.Wait = w.waits.infrastructure
 	}
 	return 0, LeafInfrastructure
@@ -176,7 +176,7 @@ func (w *walker) interrupt(e *tracer.Event, seg *Segment) Leaf {
 	name := w.tr.String(e.Name)
 	for _, r := range interruptLeaves {
 		if strings.Contains(name, r.part) {
-			if generic(w.set, seg.Wait) || r.leaf == LeafTimer {
+			if w.generic(seg.Wait) || r.leaf == LeafTimer {
 				seg.Wait = w.waits.leaf[r.leaf]
 			}
 			return r.leaf
@@ -186,7 +186,7 @@ func (w *walker) interrupt(e *tracer.Event, seg *Segment) Leaf {
 	if e.Ctx == tracer.CtxHardirq {
 		leaf = LeafDevice
 	}
-	if generic(w.set, seg.Wait) {
+	if w.generic(seg.Wait) {
 		seg.Wait = w.waits.leaf[leaf]
 	}
 	return leaf
@@ -205,18 +205,11 @@ var interruptLeaves = []struct {
 	{"ipi", LeafInterrupt}, {"irq_work", LeafInterrupt}, {"resched", LeafInterrupt}, {"call_function", LeafInterrupt},
 }
 
-// generic tells that a wait reason says only that the task waited for
-// something to happen.
-func generic(set *stage.Set, id stage.WaitID) bool {
-	if id < 0 {
-		return true
-	}
-	switch set.Waits[id].Name {
-	case "futex", "epoll", "poll", "completion", "signal", "eventfd", "iouring", "socket", "pipe", "unknown":
-		return true
-	}
-	return false
-}
+// generics are the wait reasons that say only that a task waited for something
+// to happen: what ended the wait names it better.
+var generics = []string{"futex", "epoll", "poll", "completion", "signal", "eventfd", "iouring", "socket", "pipe", "unknown"}
+
+func (a *traceAnalysis) generic(id stage.WaitID) bool { return id < 0 || a.generics[id] }
 
 // sibling finds, when th slept on a timer of its own, a thread of the same
 // process that the operation had set to work in [a, hi): runtimes wake idle

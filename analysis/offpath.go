@@ -116,11 +116,6 @@ func sumOffPath(set *stage.Set, off []OffPath, end tracer.Time) []OffPathStage {
 	for _, r := range rows {
 		out = append(out, *r)
 	}
-	sort.Slice(out, func(i, j int) bool {
-		if out[i].Ns != out[j].Ns {
-			return out[i].Ns > out[j].Ns
-		}
-		return out[i].Name < out[j].Name
-	})
+	sort.Slice(out, func(i, j int) bool { return largerFirst(out[i].Ns, out[j].Ns, out[i].Name, out[j].Name) })
 	return out
 }

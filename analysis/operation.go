@@ -46,7 +46,6 @@ const (
 	LeafUnknown             // nobody was seen to wake it
 	LeafLost                // events were lost inside
 	LeafBefore              // it began before the trace
-	LeafQueueing            // whoever it waits for was busy with other work
 	LeafInfrastructure      // woken by idle, migration, ksoftirqd, a worker pool
 )
 

@@ -126,14 +126,14 @@ func (an *Analyzer) addThreadName(a *traceAnalysis, id tracer.TaskID) {
 }
 
 func (an *Analyzer) keep(k processKey, p Process) {
-	if _, ok := an.procs[k]; ok {
+	if an.procs[k] {
 		return
 	}
 	if len(an.processes) >= maxProcesses {
 		an.dropped++
 		return
 	}
-	an.procs[k] = len(an.processes)
+	an.procs[k] = true
 	an.processes = append(an.processes, p)
 }
 

@@ -186,12 +186,7 @@ func (an *Analyzer) stageRows(ops []*OperationResult) []StageSummary {
 		}
 		out = append(out, row)
 	}
-	sort.Slice(out, func(i, j int) bool {
-		if out[i].Mean != out[j].Mean {
-			return out[i].Mean > out[j].Mean
-		}
-		return out[i].Name < out[j].Name
-	})
+	sort.Slice(out, func(i, j int) bool { return largerFirst(out[i].Mean, out[j].Mean, out[i].Name, out[j].Name) })
 	return out
 }
 
@@ -216,12 +211,7 @@ func (an *Analyzer) offPathRows(ops []*OperationResult) []StageSummary {
 		out = append(out, StageSummary{Name: name, Title: an.titles[name], Median: d.Median, Lo: d.Lo, Hi: d.Hi, Mean: d.Mean,
 			CPUNs: stats.Median(a.cpu), AfterEndNs: stats.Median(a.after), Count: stats.Median(a.count)})
 	}
-	sort.Slice(out, func(i, j int) bool {
-		if out[i].Mean != out[j].Mean {
-			return out[i].Mean > out[j].Mean
-		}
-		return out[i].Name < out[j].Name
-	})
+	sort.Slice(out, func(i, j int) bool { return largerFirst(out[i].Mean, out[j].Mean, out[i].Name, out[j].Name) })
 	return out
 }
 

@@ -15,8 +15,7 @@ import (
 type Input struct {
 	Result     *analysis.Result
 	Operations func(yield func(*analysis.Operation) error) error
-	// Traces goes through the recorded blocks: every operation of a block at once, for
-	// formats that show everything in scope (CPU profile).
+
 	Width int  // columns of the terminal; 0: not a terminal
 	ASCII bool // no box drawing, no bars of block characters
 	Wide  bool

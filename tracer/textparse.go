@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,15 +75,6 @@ var statements = []statement{
 	{"image", (*textParser).image, true},
 	{"frame", (*textParser).frame, true},
 	{"stack", (*textParser).stack, true},
-}
-
-// ReadText is ParseText for a reader.
-func ReadText(r io.Reader) (*Trace, error) {
-	text, err := io.ReadAll(r)
-	if err != nil {
-		return nil, err
-	}
-	return ParseText(text)
 }
 
 // ParseText reads a trace in its text form, which is what tests and bug

@@ -10,13 +10,3 @@ type Row struct {
 	Summary string
 	Stages  bool // it sees what stages are made of; else end-to-end times only
 }
-
-// Lookup gives the row of that name.
-func Lookup(name string) (Row, bool) {
-	for _, r := range Table() {
-		if r.Name() == name {
-			return r, true
-		}
-	}
-	return Row{}, false
-}
