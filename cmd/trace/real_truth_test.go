@@ -95,10 +95,12 @@ func of(op *analysis.Operation, pid int32, state tracer.TaskState) func(*analysi
 	}
 }
 
-// rootBusy is how much of [begin, end) the operation's root task was not yet
-// waiting for its child in: it was still on the way back from the fork.
+// rootBusy is how much of [begin, end) the driver was not yet waiting for its
+// child in: a thread of it was still on the way back from the fork.
 func rootBusy(op *analysis.Operation, begin, end tracer.Time) tracer.Time {
-	return share(op, begin, end, func(s *analysis.Segment) bool { return s.Task == op.Root })
+	return share(op, begin, end, func(s *analysis.Segment) bool {
+		return s.Task > 0 && op.Trace.Leader(s.Task) == op.Trace.Leader(op.Root)
+	})
 }
 
 // truths is what a run found, beside what its processes knew of themselves. One
