@@ -8,7 +8,7 @@ LDFLAGS     := -s -w -X main.version=$(VERSION)
 PLATFORMS   := windows/amd64 darwin/amd64 darwin/arm64 freebsd/amd64 linux/arm64
 
 .DEFAULT_GOAL := build
-.PHONY: build help test generate check-generate bench lint cross fuzz clean
+.PHONY: build help test generate check-generate bench accuracy lint cross fuzz clean
 
 build: ## build ./trace, one static binary (needs Go alone)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o trace ./cmd/trace
@@ -28,6 +28,9 @@ check-generate: generate ## fail if the committed generated files are not what t
 
 bench: ## measure the slowdown of trace and of other tools, interleaved in one run (root)
 	CGO_ENABLED=0 $(GO) run ./cmd/bench $(BENCHFLAGS)
+
+accuracy: build ## what the tables of strace, perf trace, off-CPU tools and trace add up to, over the wall time of one docker run (root)
+	CGO_ENABLED=0 $(GO) run ./cmd/bench -accuracy -trace ./trace
 
 lint: ## gofmt, go vet, staticcheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }

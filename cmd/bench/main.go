@@ -6,6 +6,9 @@
 // tool's own start, stop or reading is in the figures. An A/A row, a second
 // run with nothing attached, says beside every ratio how far two equal things
 // lie apart on this machine.
+//
+// With -accuracy it asks another question: to how much of the wall time of one
+// docker run do the tables of these tools add up?
 package main
 
 import (
@@ -25,7 +28,11 @@ type options struct {
 	scale  float64 // of every load's size
 	loads  string  // names, comma-separated; "": all
 	tools  string
+	trace  string // path of the binary; for accuracy
 }
+
+// The rounds when the flags do not say.
+const usualRounds, fewRounds = 11, 3
 
 func main() {
 	if code, mine := runHidden(os.Args); mine {
@@ -42,21 +49,32 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	var opt options
 	quick := flags.Bool("quick", false, "small loads, 3 rounds: shows that everything runs, measures little")
-	flags.IntVar(&opt.rounds, "rounds", 11, "rounds; each runs every load once under every tool (not with -quick)")
+	tables := flags.Bool("accuracy", false, "compare what the tools' tables of one docker run add up to with its wall time")
+	flags.IntVar(&opt.rounds, "rounds", usualRounds, "rounds; each runs every load once under every tool (3 with -quick or -accuracy)")
 	flags.Float64Var(&opt.scale, "scale", 1, "size of the loads (not with -quick)")
 	flags.StringVar(&opt.loads, "loads", "", "only these loads, comma-separated: "+strings.Join(loadNames(), ", "))
 	flags.StringVar(&opt.tools, "tools", "", "only tools whose name contains one of these, comma-separated")
+	flags.StringVar(&opt.trace, "trace", "./trace", "the trace binary, for -accuracy")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
+	given := false
+	flags.Visit(func(f *flag.Flag) { given = given || f.Name == "rounds" })
+	if *tables && !given {
+		opt.rounds = fewRounds
+	}
 	if *quick {
-		opt.rounds, opt.scale = 3, 0.1
+		opt.rounds, opt.scale = fewRounds, 0.1
 	}
 	if flags.NArg() > 0 || opt.rounds < 1 || opt.scale <= 0 {
 		flags.Usage()
 		return 2
 	}
-	if err := bench(ctx, opt, stdout, stderr); err != nil {
+	do := bench
+	if *tables {
+		do = accuracy
+	}
+	if err := do(ctx, opt, stdout, stderr); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		return 1
 	}

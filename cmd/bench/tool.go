@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -71,62 +72,109 @@ func lastLine(s string) string {
 	return s[strings.LastIndexByte(s, '\n')+1:]
 }
 
-// beside is a system-wide tool that runs beside the load. It is attached when
-// a line of its output contains ready, and ends with an interrupt.
+// beside is a system-wide tool that runs beside the load.
 func beside(ready string, command ...string) func(context.Context, []string) (figures, error) {
 	return func(ctx context.Context, argv []string) (f figures, err error) {
-		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-		cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1")
-		r, w, err := os.Pipe()
-		if err != nil {
-			return f, err
-		}
-		cmd.Stdout, cmd.Stderr = w, w
-		err = cmd.Start()
-		_ = w.Close() // the child has its own
-		if err != nil {
-			_ = r.Close() // nothing was read
-			return f, err
-		}
-		lines := make(chan string, 1)
-		go scan(r, ready, lines)
-		defer func() {
-			err = errors.Join(err, interrupt(cmd))
-			_ = r.Close() // the tool is gone
-		}()
-		select {
-		case line, ok := <-lines:
-			if !ok {
-				return f, fmt.Errorf("%s ended before it was attached", command[0])
-			}
-			if !strings.Contains(line, ready) {
-				return f, fmt.Errorf("%s: %s", command[0], line)
-			}
-		case <-time.After(time.Minute):
-			return f, fmt.Errorf("%s: not attached after a minute", command[0])
-		case <-ctx.Done():
-			return f, ctx.Err()
-		}
-		return runLoad(ctx, argv)
+		err = during(ctx, io.Discard, ready, command, func() error {
+			f, err = runLoad(ctx, argv)
+			return err
+		})
+		return f, err
 	}
 }
 
-// scan sends the first line that contains ready, then reads on so that the
-// tool is never held up.
-func scan(r io.Reader, ready string, lines chan<- string) {
-	in := bufio.NewReader(r)
+// during does something while a system-wide tool is attached: it is when a line
+// of its output contains ready or, where a tool says nothing (ready is ""), when
+// it holds a BPF link. It ends with an interrupt. All that it prints after it was
+// attached has been written to out when during returns.
+func during(ctx context.Context, out io.Writer, ready string, command []string, do func() error) error {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1", "BPFTRACE_MAP_KEYS_MAX=65536")
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	var errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = w, &errs
+	err = cmd.Start()
+	_ = w.Close() // the child has its own
+	if err != nil {
+		_ = r.Close() // nothing was read
+		return err
+	}
+	said, read := make(chan bool, 1), make(chan struct{})
+	go func() {
+		scan(r, ready, said, out)
+		close(read)
+	}()
+	failed := attached(ctx, cmd.Process.Pid, ready, said)
+	if failed == nil {
+		err = do()
+	}
+	err = errors.Join(err, interrupt(cmd))
+	<-read
+	_ = r.Close() // the tool is gone
+	if failed != nil {
+		err = errors.Join(fmt.Errorf("%s: %w: %s", command[0], failed, lastLine(errs.String())), err)
+	}
+	return err
+}
+
+// attached waits until a tool is.
+func attached(ctx context.Context, pid int, ready string, said <-chan bool) error {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	patience := time.After(time.Minute)
 	for {
+		select {
+		case ok := <-said:
+			if !ok {
+				return errors.New("it ended before it was attached")
+			}
+			return nil
+		case <-look.C:
+			if ready == "" && holdsLink(pid) {
+				return nil
+			}
+		case <-patience:
+			return errors.New("not attached after a minute")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// holdsLink tells that a process has attached a BPF program.
+func holdsLink(pid int) bool {
+	fds := fmt.Sprintf("/proc/%d/fd", pid)
+	list, err := os.ReadDir(fds)
+	if err != nil {
+		return false // it is gone, and said will tell
+	}
+	for _, fd := range list {
+		if to, err := os.Readlink(filepath.Join(fds, fd.Name())); err == nil && strings.Contains(to, "bpf_link") {
+			return true
+		}
+	}
+	return false
+}
+
+// scan says when a line contains ready, if that is what to wait for, then
+// copies the rest, so that the tool is never held up. It closes said at the end.
+func scan(r io.Reader, ready string, said chan<- bool, out io.Writer) {
+	defer close(said)
+	in := bufio.NewReader(r)
+	for ready != "" {
 		line, err := in.ReadString('\n')
 		if strings.Contains(line, ready) {
-			lines <- line
+			said <- true
 			break
 		}
 		if err != nil {
-			close(lines)
 			return
 		}
 	}
-	_, _ = io.Copy(io.Discard, in) // ends with the tool
+	_, _ = io.Copy(out, in) // ends with the tool
 }
 
 // interrupt ends a tool as Ctrl-C does; one that does not go is killed.
@@ -143,10 +191,13 @@ func interrupt(cmd *exec.Cmd) error {
 	return nil
 }
 
+// packages says which Debian package has a command.
+var packages = map[string]string{"strace": "strace", "perf": "linux-perf", "bpftrace": "bpftrace", "offcputime": "libbpf-tools", "docker": "docker.io"}
+
 // missing gives the reason why a command cannot be run, or "".
 func missing(command string) string {
 	if _, err := exec.LookPath(command); err != nil {
-		return command + " is not installed"
+		return fmt.Sprintf("%s is not installed (Debian package %s)", command, packages[command])
 	}
 	return ""
 }
@@ -179,14 +230,19 @@ func otherTools() []tool {
 
 // offCPUTime is libbpf-tools' or bcc's offcputime.
 func offCPUTime() tool {
-	t := tool{name: "offcputime", why: missing("offcputime")}
-	command := []string{"offcputime"}
-	if t.why != "" && missing("offcputime-bpfcc") == "" {
-		t.why, command = "", []string{"offcputime-bpfcc"}
+	command, ready, why := offCPUCommand()
+	return tool{name: "offcputime", why: why, around: beside(ready, command...)}
+}
+
+// offCPUCommand prefers libbpf-tools': bcc's needs kprobes. Only the latter
+// says when it is ready.
+func offCPUCommand() (command []string, ready, why string) {
+	const python = "offcputime-bpfcc"
+	if why = missing("offcputime"); why == "" {
+		return []string{"offcputime"}, "", ""
 	}
-	if missing("stdbuf") == "" {
-		command = append([]string{"stdbuf", "-oL"}, command...)
+	if _, err := exec.LookPath(python); err == nil {
+		return []string{python}, "Tracing off-CPU", ""
 	}
-	t.around = beside("Tracing off-CPU", command...)
-	return t
+	return nil, "", why
 }
