@@ -36,11 +36,16 @@ static __always_inline struct scratch *scratch(u32 slot)
 	return bpf_map_lookup_elem(&scratches, &slot);
 }
 
-/* A place in the scratch space. The mask, which the compiler must not reason
- * away, is for the verifier; callers have checked against SCRATCH_FULL. */
+/* Tells the verifier that a value is at most mask, a power of two less one:
+ * a mask that the compiler cannot reason away. Comparisons do not do: it makes
+ * them on a copy, and kernels before 6.13 or so do not carry what a copy showed
+ * over to the rest. */
+#define BOUND(v, mask) asm volatile("%0 &= " #mask : "+r"(v))
+
+/* A place in the scratch space; callers have checked against SCRATCH_FULL. */
 static __always_inline char *place(struct scratch *s, u64 off)
 {
-	asm volatile("%0 &= 4095" : "+r"(off));
+	BOUND(off, 4095);
 	return s->buf + off;
 }
 
@@ -92,6 +97,6 @@ static __always_inline int emit(void *rec, u64 size)
 /* Sends what the scratch space holds. */
 static __always_inline int emit_scratch(struct scratch *s, u64 size)
 {
-	asm volatile("%0 &= 8191" : "+r"(size));
+	BOUND(size, 8191);
 	return emit(s->buf, size);
 }

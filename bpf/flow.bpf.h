@@ -95,7 +95,7 @@ static __always_inline int send_point(u16 id, u64 flow, s64 value, const char *p
 {
 	struct scratch *b = scratch(SLOT_TASK);
 	struct rec_point *r;
-	u32 len = 0;
+	u64 len = 0;
 	long n;
 
 	if (!b)
@@ -112,6 +112,7 @@ static __always_inline int send_point(u16 id, u64 flow, s64 value, const char *p
 	}
 	r->len = len;
 	head_fill(&r->h, REC_POINT, 0, bpf_ktime_get_ns());
+	BOUND(len, 2047);
 	emit(r, sizeof(*r) + len);
 	return 0;
 }

@@ -13,7 +13,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	struct task_state *s;
 	struct rec_sample *r;
 	u64 now = bpf_ktime_get_ns();
-	u32 size = sizeof(*r);
+	u64 size = sizeof(*r);
 	long n;
 
 	if (!b || !t->pid)
@@ -33,10 +33,11 @@ int sample(struct bpf_perf_event_data *ctx)
 		r->nkernel = n / 8;
 		size += n;
 	}
+	BOUND(size, 1023);
 	s = state_of(t);
 	if (s) {
 		send_enter(s, t->pid, now);
-		if (is_followed(s) && size <= sizeof(*r) + SAMPLE_DEPTH * 8) {
+		if (is_followed(s)) {
 			n = bpf_get_stack(ctx, b->buf + size, SAMPLE_DEPTH * 8, BPF_F_USER_STACK);
 			if (n > 0 && n <= SAMPLE_DEPTH * 8) {
 				r->nuser = n / 8;

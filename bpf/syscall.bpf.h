@@ -147,7 +147,7 @@ __noinline u32 put_socket(u32 off, u32 arg, u64 sk)
 	struct unix_address *a;
 	struct sock *peer;
 	u32 len = sizeof(*it);
-	s32 n = 0;
+	u64 n = 0;
 
 	if (!b || off > SCRATCH_FULL || !sk)
 		return off;
@@ -159,8 +159,11 @@ __noinline u32 put_socket(u32 off, u32 arg, u64 sk)
 		a = BPF_CORE_READ((struct unix_sock *)peer, addr);
 		if (!a)
 			a = BPF_CORE_READ((struct unix_sock *)sk, addr);
-		n = BPF_CORE_READ(a, len);
-		if (n > 2 && n <= 110 && !bpf_probe_read_kernel(place(b, off) + sizeof(struct item) + sizeof(*it), n, a->name))
+		n = (u32)BPF_CORE_READ(a, len);
+		if (n > 110)
+			n = 0;
+		BOUND(n, 127);
+		if (n > 2 && !bpf_probe_read_kernel(place(b, off) + sizeof(struct item) + sizeof(*it), n, a->name))
 			len += n;
 	}
 	return item_head(b, off, ITEM_SOCKET, arg, len);
@@ -190,6 +193,7 @@ __noinline u32 put_sockaddr(u32 off, u32 arg, u64 addr, u64 len)
 		return off;
 	if (len > 110)
 		len = 110;
+	BOUND(len, 127);
 	if (bpf_probe_read_user(place(b, off) + sizeof(struct item), len, (void *)addr))
 		return off;
 	return item_head(b, off, ITEM_ADDR, arg, len);
