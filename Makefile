@@ -8,7 +8,7 @@ LDFLAGS     := -s -w -X main.version=$(VERSION)
 PLATFORMS   := windows/amd64 darwin/amd64 darwin/arm64 freebsd/amd64 linux/arm64
 
 .DEFAULT_GOAL := build
-.PHONY: build help test generate check-generate bench accuracy lint cross fuzz clean
+.PHONY: build help test generate check-generate bench accuracy lint cross fuzz mutate clean
 
 build: ## build ./trace, one static binary (needs Go alone)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o trace ./cmd/trace
@@ -46,6 +46,9 @@ fuzz: ## run every fuzz test for FUZZTIME each (5s)
 	@$(GO) list ./... | while read -r pkg; do \
 	  $(GO) test -list '^Fuzz' "$$pkg" | grep '^Fuzz' | while read -r f; do \
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) "$$pkg" || exit 1; done || exit 1; done
+
+mutate: ## take every rule of the critical path out, one at a time: a story must fail
+	TRACE_TEST_REQUIRE=mutations $(GO) test ./analysis -run 'Mutation' -count=1 -v
 
 clean: ## remove what build makes
 	rm -f trace
