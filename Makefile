@@ -8,7 +8,7 @@ LDFLAGS     := -s -w -X main.version=$(VERSION)
 PLATFORMS   := windows/amd64 darwin/amd64 darwin/arm64 freebsd/amd64 linux/arm64
 
 .DEFAULT_GOAL := build
-.PHONY: build help test generate check-generate bench accuracy lint cross fuzz mutate clean
+.PHONY: build help test test-vm generate check-generate bench accuracy lint cross fuzz mutate clean
 
 build: ## build ./trace, one static binary (needs Go alone)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o trace ./cmd/trace
@@ -18,6 +18,9 @@ help: ## list the goals
 
 test: ## run all tests; what this system cannot run is skipped with its reason
 	$(GO) test ./...
+
+test-vm: ## run the tests of the BPF programs and container-start on Debian's kernels 6.1 and 6.12 in qemu (KERNEL=image: on that one)
+	@for k in $(if $(KERNEL),$(KERNEL),6.1 6.12); do CGO_ENABLED=0 $(GO) run ./cmd/vmtest -kernel $$k $(VMFLAGS) || exit 1; done
 
 generate: ## make the BPF object and its bindings again (needs clang-19 and llvm-strip-19)
 	$(GO) generate ./...
