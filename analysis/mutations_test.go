@@ -15,16 +15,18 @@ import (
 )
 
 // mutation takes one rule out of the analysis: the old text, which is in its
-// file exactly once, is replaced; then the named story must fail.
+// file exactly once, is replaced; then the named test must fail.
 type mutation struct {
 	rule     string // number of the edge case, or a word
 	title    string
 	file     string
-	story    string
+	test     string // TestStories/NAME for a story
 	old, new string
 	none     string // why no story can show it; the rest is empty
 	line     int
 }
+
+const storyTest = "TestStories/"
 
 // parseMutations reads testdata/mutations.txt; its head says how it is written.
 func parseMutations(text string) (list []mutation, err error) {
@@ -52,7 +54,9 @@ func parseMutations(text string) (list []mutation, err error) {
 		case word == "file":
 			m.file = rest
 		case word == "story":
-			m.story = rest
+			m.test = storyTest + rest
+		case word == "test":
+			m.test = rest
 		case word == "none":
 			m.none = strings.TrimSpace(m.none + " " + rest)
 		default:
@@ -101,13 +105,15 @@ func TestMutationList(t *testing.T) {
 	for _, m := range mutations(t) {
 		seen[m.rule] = true
 		if m.none != "" {
-			if m.file+m.story+m.old+m.new != "" {
+			if m.file+m.test+m.old+m.new != "" {
 				t.Errorf("line %d: a reason why not, and a mutation", m.line)
 			}
 			continue
 		}
-		if _, err := os.Stat(filepath.Join("testdata", m.story+".trace")); err != nil {
-			t.Errorf("line %d: %v", m.line, err)
+		if story, ok := strings.CutPrefix(m.test, storyTest); ok {
+			if _, err := os.Stat(filepath.Join("testdata", story+".trace")); err != nil {
+				t.Errorf("line %d: %v", m.line, err)
+			}
 		}
 		if _, err := m.apply(); err != nil {
 			t.Errorf("line %d: %s: %v", m.line, m.title, err)
@@ -120,8 +126,8 @@ func TestMutationList(t *testing.T) {
 	}
 }
 
-// TestMutations takes one rule after the other out and demands that its story
-// fails: a rule that no story misses may be gone tomorrow.
+// TestMutations takes one rule after the other out and demands that its test
+// fails: a rule that no test misses may be gone tomorrow.
 func TestMutations(t *testing.T) {
 	if os.Getenv(tracetest.RequireEnv) == "" {
 		t.Skip("builds the package once per rule, which takes a minute or two: make mutate, or set " + tracetest.RequireEnv)
@@ -135,9 +141,9 @@ func TestMutations(t *testing.T) {
 			out, err := m.run(t.TempDir())
 			var exit *exec.ExitError
 			switch {
-			case errors.As(err, &exit) && strings.Contains(out, "--- FAIL: TestStories/"+m.story):
+			case errors.As(err, &exit) && strings.Contains(out, "--- FAIL: "+m.test+" "):
 			case err == nil:
-				t.Errorf("mutations.txt:%d: without %q story %s passes", m.line, m.title, m.story)
+				t.Errorf("mutations.txt:%d: without %q, %s passes", m.line, m.title, m.test)
 			default:
 				t.Errorf("mutations.txt:%d: %s: %v\n%s", m.line, m.title, err, out)
 			}
@@ -145,7 +151,7 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-// run builds the package's tests without the rule and runs the story.
+// run builds the package's tests without the rule and runs its test.
 func (m *mutation) run(dir string) (out string, err error) {
 	text, err := m.apply()
 	if err != nil {
@@ -168,6 +174,6 @@ func (m *mutation) run(dir string) (out string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("it does not compile: %s", build)
 	}
-	ran, err := exec.Command(binary, "-test.run", "^TestStories$/^"+m.story+"$", "-test.timeout", "1m").CombinedOutput()
+	ran, err := exec.Command(binary, "-test.run", "^"+strings.ReplaceAll(m.test, "/", "$/^")+"$", "-test.timeout", "1m", "-rapid.nofailfile", "-rapid.seed=1").CombinedOutput()
 	return string(ran), err
 }

@@ -1,7 +1,9 @@
 package analysis
 
 import (
+	"maps"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 
@@ -48,8 +50,9 @@ func union(a, b []string) []string {
 // addProcesses notes who took part in an operation: what it created, what its
 // path ran through, and the kernel workers that worked for it.
 func (an *Analyzer) addProcesses(a *traceAnalysis, op *Operation, p pair, m *marks) {
+	forked := slices.Sorted(maps.Keys(m.forked)) // what is listed has one order
 	born := map[tracer.TaskID]bool{}
-	for id := range m.forked {
+	for _, id := range forked {
 		if a.tr.Tasks[id].Born > op.End {
 			continue
 		}
@@ -72,13 +75,10 @@ func (an *Analyzer) addProcesses(a *traceAnalysis, op *Operation, p pair, m *mar
 			an.addProcess(a, a.tr.Leader(id), op)
 		}
 	}
-	ids := make([]tracer.TaskID, 0, len(born))
-	for id := range born {
-		ids = append(ids, id)
-	}
-	sort.Slice(ids, func(i, j int) bool { return ids[i] < ids[j] })
-	for _, id := range ids {
-		note(id)
+	for _, id := range forked {
+		if born[id] {
+			note(id)
+		}
 	}
 	for i := range op.Path.Segments {
 		note(op.Path.Segments[i].Task)
@@ -86,7 +86,7 @@ func (an *Analyzer) addProcesses(a *traceAnalysis, op *Operation, p pair, m *mar
 	for i := range op.Off {
 		note(op.Off[i].Task)
 	}
-	for id := range m.forked { // threads with names of their own
+	for _, id := range forked { // threads with names of their own
 		if l := a.tr.Leader(id); l != id && a.tr.Tasks[id].Comm != a.tr.Tasks[l].Comm {
 			an.addThreadName(a, id)
 		}

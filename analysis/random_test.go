@@ -1,214 +1,318 @@
 package analysis
 
 import (
+	"encoding/json"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
+	"stagetrace/analysis/stage"
+	"stagetrace/analysis/stats"
 	"stagetrace/tracer"
+	"stagetrace/tracer/tracetest"
 )
 
-// world simulates a machine whose tasks sleep, wake each other, queue work
-// and are interrupted, and records it as a trace.
-type world struct {
-	tr    *tracer.Trace
-	rng   *rand.Rand
-	run   []tracer.TaskID // per CPU
-	state []tracer.TaskState
-	now   tracer.Time
-	seq   []uint32
-}
-
-func newWorld(seed uint64, cpus, tasks int) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), run: make([]tracer.TaskID, cpus), seq: make([]uint32, cpus), state: make([]tracer.TaskState, tasks+1)}
-	w.tr = &tracer.Trace{Strings: []string{"", "op", "read", "futex", "nanosleep", "hrtimer:hrtimer_wakeup", "NET_RX", "linkwatch_event"},
-		Args: []tracer.Args{nil}, Stacks: []tracer.Stack{{}}, Tasks: []tracer.Task{{Leader: 0, Parent: tracer.NoTask}}}
-	for i := 1; i <= tasks; i++ {
-		kernel := i%7 == 0
-		t := tracer.Task{TID: int32(100 + i), PID: int32(100 + i), Leader: tracer.TaskID(i), Parent: tracer.NoTask, Comm: "task", Kernel: kernel}
-		if kernel {
-			t.Comm = "kworker/0:1"
-		}
-		w.tr.Tasks = append(w.tr.Tasks, t)
-		w.state[i] = tracer.StateBlocked
-		w.event(tracer.Event{Kind: tracer.KindStatus, Task: tracer.TaskID(i), State: tracer.StateBlocked, Name: 3}, 0)
+// drawWorld simulates a world for a while.
+func drawWorld(rt *rapid.T) *world {
+	w := newWorld(rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(1, 4).Draw(rt, "cpus"), rapid.IntRange(1, 16).Draw(rt, "tasks"))
+	for range rapid.SampledFrom([]int{10, 100, 400, 1000}).Draw(rt, "steps") {
+		w.step()
 	}
 	return w
 }
 
-func (w *world) event(e tracer.Event, cpu int) {
-	e.Time, e.CPU, e.Seq = w.now, int16(cpu), w.seq[cpu]
-	w.seq[cpu]++
-	w.tr.Events = append(w.tr.Events, e)
+// analysed is what one analysis says: each operation, and the result.
+type analysed struct {
+	ops    []string
+	result string
 }
 
-// step does one random thing on one CPU.
-func (w *world) step() {
-	w.now += tracer.Time(1 + w.rng.IntN(2000))
-	cpu := w.rng.IntN(len(w.run))
-	cur := w.run[cpu]
-	switch r := w.rng.IntN(10); {
-	case r < 4:
-		w.wake(cpu, cur)
-	case r < 5 && cur > 0 && w.tr.Tasks[cur].Kernel:
-		w.event(tracer.Event{Kind: tracer.KindBegin, Class: tracer.ClassWork, Task: cur, Name: 7, Flow: uint64(w.rng.IntN(5))}, cpu)
-	case r < 6 && cur > 0 && w.tr.Tasks[cur].Kernel:
-		w.event(tracer.Event{Kind: tracer.KindEnd, Class: tracer.ClassWork, Task: cur, Name: 7}, cpu)
-	case r < 6 && cur > 0:
-		w.event(tracer.Event{Kind: tracer.KindSend, Class: tracer.ClassWork, Task: cur, Name: 7, Flow: uint64(w.rng.IntN(5))}, cpu)
-	default:
-		w.switchTo(cpu, cur)
+// analyseTrace runs the analysis and checks what must hold of every operation.
+func analyseTrace(rt *rapid.T, set *stage.Set, tr *tracer.Trace) (out analysed) {
+	an := New(set, Options{})
+	err := an.Add(tr, func(op *Operation) error {
+		if err := checkPath(&op.Path, op.Begin, op.End); err != nil {
+			return err
+		}
+		var sum int64
+		for _, s := range op.Stages {
+			sum += s.Ns
+		}
+		if sum != op.WallNs || op.WallNs != int64(op.End-op.Begin) {
+			rt.Fatalf("operation %d: stages sum to %d, wall %d", op.Index, sum, op.WallNs)
+		}
+		checkTaskTime(rt, op)
+		out.ops = append(out.ops, describePath(op))
+		return nil
+	})
+	if err != nil {
+		rt.Fatal(err)
 	}
+	text, err := json.Marshal(an.Result(Result{}))
+	if err != nil {
+		rt.Fatal(err)
+	}
+	out.result = string(text)
+	return out
 }
 
-func (w *world) wake(cpu int, cur tracer.TaskID) {
-	p := tracer.TaskID(1 + w.rng.IntN(len(w.tr.Tasks)-1))
-	if w.state[p] != tracer.StateBlocked {
-		return
+// checkTaskTime: no moment of a task is counted twice, be it on the path and off
+// it or in two pieces off it.
+func checkTaskTime(rt *rapid.T, op *Operation) {
+	type piece struct {
+		task       tracer.TaskID
+		begin, end tracer.Time
 	}
-	w.state[p] = tracer.StateRunnable
-	e := tracer.Event{Kind: tracer.KindWake, Task: cur, Peer: p}
-	switch w.rng.IntN(4) {
-	case 0:
-		e.Ctx, e.Name = tracer.CtxHardirq, 5
-	case 1:
-		e.Ctx, e.Name = tracer.CtxSoftirq, 6
-		if cur > 0 && w.rng.IntN(2) == 0 {
-			e.Flags = tracer.FlagInline
+	var all []piece
+	for i := range op.Path.Segments {
+		s := &op.Path.Segments[i]
+		all = append(all, piece{s.Task, s.Begin, s.End})
+	}
+	for i := range op.Off {
+		o := &op.Off[i]
+		all = append(all, piece{o.Task, o.Begin, o.End})
+	}
+	slices.SortFunc(all, func(a, b piece) int {
+		if a.task != b.task {
+			return int(a.task - b.task)
+		}
+		return int(a.begin - b.begin)
+	})
+	for i := 1; i < len(all); i++ {
+		if a, b := all[i-1], all[i]; a.task > 0 && a.task == b.task && a.end > b.begin {
+			rt.Fatalf("operation %d: task %d counts twice: %d to %d, and %d to %d\n%s", op.Index, a.task, a.begin, a.end, b.begin, b.end, describePath(op))
 		}
 	}
-	w.event(e, cpu)
 }
 
-func (w *world) switchTo(cpu int, cur tracer.TaskID) {
-	next := tracer.Idle
-	for range 8 {
-		p := tracer.TaskID(1 + w.rng.IntN(len(w.tr.Tasks)-1))
-		if w.state[p] == tracer.StateRunnable && p != cur {
-			next = p
-			break
+// TestWorlds: what the worlds record is a sound trace, so that what is shown of
+// them says something.
+func TestWorlds(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := drawWorld(rt)
+		if err := tracer.Validate(w.finish()); err != nil {
+			rt.Fatal(err)
 		}
-	}
-	if next == cur {
-		return
-	}
-	e := tracer.Event{Kind: tracer.KindSwitch, Task: cur, Peer: next, Name: tracer.StringID(2 + w.rng.IntN(3)), State: tracer.StateRunnable}
-	if cur > 0 {
-		e.State = tracer.StateBlocked
-		if w.rng.IntN(5) == 0 {
-			e.State = tracer.StateRunnable
-		}
-		w.state[cur] = e.State
-	} else {
-		e.Name = 0
-	}
-	if next > 0 {
-		w.state[next] = tracer.StateRunning
-	}
-	w.run[cpu] = next
-	w.event(e, cpu)
-}
-
-// operations lays random operations over what was simulated.
-func (w *world) operations(n int) *tracer.Trace {
-	ev := w.tr.Events
-	end := w.now
-	for i := range n {
-		b := tracer.Time(w.rng.Int64N(int64(end) + 1))
-		e := min(end, b+1+tracer.Time(w.rng.Int64N(int64(end)/4+1)))
-		root := tracer.TaskID(1 + w.rng.IntN(len(w.tr.Tasks)-1))
-		ev = append(ev, tracer.Event{Kind: tracer.KindOpBegin, Time: b, Task: root, Name: 1, Flow: uint64(i + 1), Seq: 1 << 30},
-			tracer.Event{Kind: tracer.KindOpEnd, Time: e, Task: root, Name: 1, Flow: uint64(i + 1), Seq: 1<<30 + 1})
-	}
-	w.tr.Events = ev
-	sortEvents(ev)
-	w.tr.Meta.End = end
-	return w.tr
-}
-
-func sortEvents(ev []tracer.Event) {
-	slices.SortFunc(ev, func(a, b tracer.Event) int {
-		switch {
-		case a.Less(&b):
-			return -1
-		case b.Less(&a):
-			return 1
-		}
-		return 0
 	})
 }
 
 // TestRandomWorlds: whatever happens, the path of every operation is a
-// partition of it, stages sum to the wall, and a second analysis agrees.
+// partition of it, stages sum to the wall, no task's time counts twice, and a
+// second analysis gives the same bytes.
 func TestRandomWorlds(t *testing.T) {
 	set := linuxSet(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(1, 4).Draw(rt, "cpus"), rapid.IntRange(1, 12).Draw(rt, "tasks"))
-		for range rapid.IntRange(1, 400).Draw(rt, "steps") {
-			w.step()
-		}
-		tr := w.operations(3)
-		var first [][]Segment
-		for round := range 2 {
-			an := New(set, Options{})
-			i := 0
-			err := an.Add(tr, func(op *Operation) error {
-				if err := checkPath(&op.Path, op.Begin, op.End); err != nil {
-					return err
-				}
-				var sum int64
-				for _, s := range op.Stages {
-					sum += s.Ns
-				}
-				if sum != op.WallNs {
-					rt.Fatalf("stages sum to %d, wall %d", sum, op.WallNs)
-				}
-				if round == 0 {
-					first = append(first, append([]Segment{}, op.Path.Segments...))
-				} else if !reflect.DeepEqual(first[i], op.Path.Segments) {
-					rt.Fatalf("operation %d: a second analysis gives another path", op.Index)
-				}
-				i++
-				return nil
-			})
-			if err != nil {
-				rt.Fatal(err)
+		w := drawWorld(rt)
+		for _, tr := range []*tracer.Trace{w.finish(), w.operations(8)} {
+			first := analyseTrace(rt, set, tr)
+			if second := analyseTrace(rt, set, tr); !reflect.DeepEqual(first, second) {
+				rt.Fatalf("a second analysis differs:\n%s\n%s", strings.Join(first.ops, ""), strings.Join(second.ops, ""))
 			}
 		}
 	})
+}
+
+// TestOneOrder: a process with many named threads is listed in the same order by
+// every analysis.
+func TestOneOrder(t *testing.T) {
+	text := "meta begin=0 end=100us selfpid=9\ntask drv tid=9 comm=driver\n"
+	events := "0 0 status drv state=running\n0 0 op-begin drv name=t flow=1\n"
+	for i := range 12 {
+		text += fmt.Sprintf("task t%d tid=%d pid=9 start=1us comm=thread%d parent=drv born=1us leader=drv\n", i, 20+i, i)
+		events += fmt.Sprintf("1us 0 fork drv -> t%d value=0x10000\n", i)
+	}
+	tr := tracetest.Parse(t, text+events+"90us 0 op-end drv name=t flow=1\n")
+	var first []Process
+	for range 5 {
+		an := New(linuxSet(t), Options{})
+		if err := an.Add(tr, nil); err != nil {
+			t.Fatal(err)
+		}
+		switch list := an.Result(Result{}).Processes; {
+		case len(list) < 12:
+			t.Fatalf("%d processes and threads, want more than 12", len(list))
+		case first == nil:
+			first = list
+		case !reflect.DeepEqual(list, first):
+			t.Fatalf("%v, then %v", first, list)
+		}
+	}
+}
+
+// TestEventOrder: by which way the events came, and whether by the text form,
+// makes no difference; those of the same nanosecond are in order of CPU and
+// number.
+func TestEventOrder(t *testing.T) {
+	set := linuxSet(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		tr := drawWorld(rt).finish()
+		want := analyseTrace(rt, set, tr)
+		other := *tr
+		other.Events = slices.Clone(tr.Events)
+		rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "order"), 1)).Shuffle(len(other.Events), func(i, j int) {
+			other.Events[i], other.Events[j] = other.Events[j], other.Events[i]
+		})
+		sortEvents(other.Events)
+		if got := analyseTrace(rt, set, &other); !reflect.DeepEqual(got, want) {
+			rt.Fatalf("in another order:\n%s\nwant\n%s", strings.Join(got.ops, ""), strings.Join(want.ops, ""))
+		}
+		if got := analyseTrace(rt, set, tracetest.Parse(t, tracetest.Text(t, tr))); !reflect.DeepEqual(got.ops, want.ops) {
+			rt.Fatalf("by the text form:\n%s\nwant\n%s", strings.Join(got.ops, ""), strings.Join(want.ops, ""))
+		}
+	})
+}
+
+// disjoint are rules of which no two hold for the same segment.
+var disjoint = []string{"{wait: timer}", "{wait: disk}", "{wait: runqueue}", "{wait: network}", "{wait: device}", "{wait: irq}", "{wait: work}",
+	"{wait: unknown}", "{wait: rcu.barrier}", "{wait: infrastructure}", "{state: running, task: kid}", "{state: running, task: task}",
+	"{state: running, task: \"kworker*\"}"}
+
+// TestStagesThatNeverMeet: in which order stages stand that never match the same
+// segment makes no difference.
+func TestStagesThatNeverMeet(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	var sets []*stage.Set
+	for range 6 {
+		sets = append(sets, ruleSet(t, rng.Perm(len(disjoint))))
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		tr := drawWorld(rt).operations(4)
+		want := stageSums(rt, sets[0], tr)
+		for _, set := range sets[1:] {
+			if got := stageSums(rt, set, tr); !reflect.DeepEqual(got, want) {
+				rt.Fatalf("%v, in another order %v", want, got)
+			}
+		}
+	})
+}
+
+// ruleSet is a set with a stage for each disjoint rule, in an order of its own.
+func ruleSet(t *testing.T, order []int) *stage.Set {
+	text := "set: rules\ntitle: Rules\nuse: [linux]\nstages:\n"
+	for _, i := range order {
+		text += fmt.Sprintf("  - stage: rule.%c\n    title: A rule\n    when: [%s]\n", 'a'+i, disjoint[i])
+	}
+	path := filepath.Join(t.TempDir(), "rules.stages.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	set, err := stage.Load(nil, []string{path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// stageSums is how much of a trace's operations each stage takes.
+func stageSums(rt *rapid.T, set *stage.Set, tr *tracer.Trace) map[string]int64 {
+	sums := map[string]int64{}
+	err := New(set, Options{}).Add(tr, func(op *Operation) error {
+		for _, s := range op.Stages {
+			sums[s.Name] += s.Ns
+		}
+		return nil
+	})
+	if err != nil {
+		rt.Fatal(err)
+	}
+	return sums
+}
+
+// TestLosses: an operation is tainted by what was lost in it, or may have been,
+// and by nothing else.
+func TestLosses(t *testing.T) {
+	set := linuxSet(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		w := drawWorld(rt)
+		dropped := map[int]bool{}
+		for range rapid.IntRange(1, 3).Draw(rt, "losses") {
+			from := rapid.IntRange(0, len(w.tr.Events)).Draw(rt, "from")
+			for i := range rapid.IntRange(1, 20).Draw(rt, "events") {
+				dropped[from+i*len(w.run)] = true
+			}
+		}
+		lost := w.lose(dropped)
+		tr := w.finish()
+		err := New(set, Options{}).Add(tr, func(op *Operation) error {
+			var want uint64
+			for _, l := range lost {
+				if l.until >= op.Begin && l.since <= op.End {
+					want += l.n
+				}
+			}
+			if op.LostEvents != want || op.Incomplete != (want > 0) {
+				rt.Fatalf("operation %d of [%d, %d] lost %d (incomplete %v), want %d of %v", op.Index, op.Begin, op.End, op.LostEvents, op.Incomplete, want, lost)
+			}
+			return checkPath(&op.Path, op.Begin, op.End)
+		})
+		if err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+// bigWorld simulates n events with ten operations of the driver after one
+// another.
+func bigWorld(n int) *tracer.Trace {
+	w := newWorld(1, 2, 60)
+	for len(w.tr.Events) < n {
+		w.step()
+	}
+	w.operations(0)
+	end := w.now
+	for i := range 10 {
+		at := tracer.Time(i) * (end / 10)
+		w.tr.Events = append(w.tr.Events, tracer.Event{Kind: tracer.KindOpBegin, Time: at + 1, Task: 1, Name: w.str("op"), Flow: uint64(i + 1), Seq: 1 << 30},
+			tracer.Event{Kind: tracer.KindOpEnd, Time: at + end/10, Task: 1, Name: w.str("op"), Flow: uint64(i + 1), Seq: 1<<30 + 1})
+	}
+	sortEvents(w.tr.Events)
+	return w.finish()
+}
+
+// TestLinear: eight times the events take about eight times as long; were any
+// part quadratic, it would be sixty-four times.
+func TestLinear(t *testing.T) {
+	set := linuxSet(t)
+	perEvent := func(tr *tracer.Trace) float64 {
+		var took []float64
+		for range 5 {
+			begin := time.Now()
+			if err := New(set, Options{Settle: 1}).Add(tr, nil); err != nil {
+				t.Fatal(err)
+			}
+			took = append(took, float64(time.Since(begin))/float64(len(tr.Events)))
+		}
+		return stats.Median(took)
+	}
+	small, large := bigWorld(50_000), bigWorld(400_000)
+	if a, b := perEvent(small), perEvent(large); b > 4*a {
+		t.Errorf("an event takes %.0f ns among %d, %.0f ns among %d", a, len(small.Events), b, len(large.Events))
+	}
 }
 
 // BenchmarkAnalysis reports events per second; sizes show that it is linear.
 func BenchmarkAnalysis(b *testing.B) {
 	set := linuxSet(b)
-	for _, n := range []int{100_000, 1_000_000, 10_000_000} {
-		b.Run(sizeName(n), func(b *testing.B) {
-			w := newWorld(1, 2, 60)
-			for len(w.tr.Events) < n {
-				w.step()
-			}
-			end := w.now
-			for i := range 10 {
-				at := tracer.Time(i) * (end / 10)
-				w.tr.Events = append(w.tr.Events, tracer.Event{Kind: tracer.KindOpBegin, Time: at + 1, Task: 1, Name: 1, Flow: uint64(i + 1), Seq: 1 << 30},
-					tracer.Event{Kind: tracer.KindOpEnd, Time: at + end/10, Task: 1, Name: 1, Flow: uint64(i + 1), Seq: 1<<30 + 1})
-			}
-			sortEvents(w.tr.Events)
-			w.tr.Meta.End = end
-			b.ResetTimer()
+	for _, size := range []struct {
+		name string
+		n    int
+	}{{"100k", 100_000}, {"1M", 1_000_000}, {"10M", 10_000_000}} {
+		b.Run(size.name, func(b *testing.B) {
+			tr := bigWorld(size.n)
 			for b.Loop() {
-				if err := New(set, Options{Settle: 1}).Add(w.tr, nil); err != nil {
+				if err := New(set, Options{Settle: 1}).Add(tr, nil); err != nil {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64(len(w.tr.Events))*float64(b.N)/b.Elapsed().Seconds(), "events/s")
+			b.ReportMetric(float64(len(tr.Events))*float64(b.N)/b.Elapsed().Seconds(), "events/s")
 		})
 	}
-}
-
-func sizeName(n int) string {
-	return map[int]string{100_000: "100k", 1_000_000: "1M", 10_000_000: "10M"}[n]
 }
