@@ -28,17 +28,16 @@ func findBuiltin(context.Context) Found {
 	if err != nil {
 		return Found{Why: fmt.Sprintf("path of this program: %v", err)}
 	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		return Found{Why: fmt.Sprintf("read capabilities: %v", err)}
-	}
 	for _, need := range []struct {
 		bit  uint
 		name string
 	}{{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"}, {unix.CAP_NET_ADMIN, "CAP_NET_ADMIN"}, {unix.CAP_MKNOD, "CAP_MKNOD"}} {
-		if data[need.bit/32].Effective&(1<<(need.bit%32)) == 0 {
-			return Found{Where: exe, Why: "needs " + need.name, Hint: "sudo " + filepath.Base(exe) + " run --workload container-start --target builtin"}
+		has, err := hasCapability(need.bit)
+		if err != nil {
+			return Found{Why: fmt.Sprintf("read capabilities: %v", err)}
+		}
+		if !has {
+			return Found{State: NotAllowed, Where: exe, Why: "needs " + need.name, Hint: "sudo " + filepath.Base(exe) + " run --workload container-start --target builtin"}
 		}
 	}
 	return Found{OK: true, Where: exe, Version: "part of this program"}
@@ -89,7 +88,7 @@ func (b *builtin) Setup(ctx context.Context) error {
 	if err := os.Mkdir(b.spec.Rootfs, 0o755); err != nil {
 		return err
 	}
-	if err := writeRootfs(b.spec.Rootfs, rootfsEntries(b.program)); err != nil {
+	if err := writeRootfs(b.spec.Rootfs, rootfsEntries(runtime.GOARCH, b.program)); err != nil {
 		return err
 	}
 	if b.params["cgroup"] != "off" {

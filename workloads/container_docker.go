@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -21,18 +19,8 @@ import (
 const (
 	labelRun      = "stagetrace.run"      // <pid>-<starttime>
 	labelOwner    = "stagetrace.owner"    // runOwner.Key
-	labelInstance = "stagetrace.instance" // <path>-<network>
+	labelInstance = "stagetrace.instance" // <engine>-<path>-<network>-...
 )
-
-// dockerTargets are the Docker-compatible engines.
-func dockerTargets() []Target {
-	return []Target{{
-		Name:    "docker",
-		Summary: "Docker Engine, by its API or its CLI (parameter path)",
-		Find:    findDocker,
-		New:     newDocker,
-	}}
-}
 
 // dockerRunner is one way to carry an operation out: the API or the CLI.
 type dockerRunner interface {
@@ -41,6 +29,9 @@ type dockerRunner interface {
 	// run creates, starts, waits for and thereby removes d.name. The code is
 	// the container's.
 	run(ctx context.Context, d *dockerInstance) (int, error)
+	// do is everything that has no answer but that it was done.
+	do(ctx context.Context, d *dockerInstance, v cliVerb) error
+	exec(ctx context.Context, d *dockerInstance, program string) (int, error)
 	close() error
 }
 
@@ -52,79 +43,17 @@ func dockerPaths() map[string]func() (dockerRunner, error) {
 	}
 }
 
-// findDocker asks the daemon that the docker CLI would ask.
-func findDocker(ctx context.Context) Found {
-	return findDockerAt(ctx, osDockerEnv())
-}
-
-func findDockerAt(ctx context.Context, env dockerEnv) Found {
-	ep, err := env.resolve()
-	if err != nil {
-		return Found{Why: err.Error(), Hint: "docker context ls"}
-	}
-	c, err := ep.connect()
-	if err != nil {
-		return Found{Why: err.Error(), Hint: "docker context ls"}
-	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	version, err := c.ServerVersion(ctx, client.ServerVersionOptions{})
-	if err != nil {
-		why, hint := ep.diagnose(err, env.home)
-		return Found{Where: ep.where(), Why: why, Hint: hint}
-	}
-	f := Found{OK: true, Where: ep.where(), Version: engineVersion(version, c.ClientVersion())}
-	if version.Os != "linux" {
-		return Found{Where: f.Where, Version: f.Version, Hint: "docker context ls",
-			Why: fmt.Sprintf("the daemon at %s runs %s containers, not linux ones", f.Where, version.Os)}
-	}
-	if vm := engineVM(ctx, c, ep); vm != "" {
-		f.Version += ", " + vm
-	}
-	if _, err := findDockerCLI(); err != nil {
-		f.Version += ", no docker CLI on PATH: path=api only"
-	}
-	return f
-}
-
-// engineVersion names the engine, its version and the API version spoken.
-func engineVersion(v client.ServerVersionResult, api string) string {
-	name := "Docker Engine"
-	for _, c := range v.Components {
-		if c.Name == "Podman Engine" {
-			name = c.Name
-		}
-	}
-	return fmt.Sprintf("%s %s, API %s", name, v.Version, api)
-}
-
-// engineVM says when the daemon runs in a virtual machine: then only the
-// client's part of an operation can be seen from here.
-func engineVM(ctx context.Context, c *client.Client, ep dockerEndpoint) string {
-	info, err := c.Info(ctx, client.InfoOptions{})
-	if err != nil {
-		return "" // a remark, not a need
-	}
-	const seen = ": stages inside it cannot be seen from here"
-	for _, product := range []string{"Docker Desktop", "OrbStack", "Rancher Desktop"} {
-		if strings.Contains(info.Info.OperatingSystem, product) {
-			return "in the virtual machine of " + product + seen
-		}
-	}
-	if runtime.GOOS != "linux" {
-		return "in a virtual machine (" + info.Info.OperatingSystem + ")" + seen
-	}
-	if host, err := os.Hostname(); strings.HasPrefix(ep.Host, "tcp://") && err == nil && host != info.Info.Name {
-		return "on the machine " + info.Info.Name + seen
-	}
-	return ""
-}
+// findTime bounds what finding out whether a daemon is there may take.
+const findTime = 5 * time.Second
 
 // dockerInstance carries out container starts on one daemon, by one path and
 // with one network.
 type dockerInstance struct {
+	engine   dockerEngine
+	endpoint dockerEndpoint
 	network  string
+	mounts   int
+	ulimits  []*container.Ulimit
 	path     string
 	exitCode byte // of the probe program
 	runner   dockerRunner
@@ -135,13 +64,20 @@ type dockerInstance struct {
 	image  dockerImage
 
 	name    string // of the container of the operation under way; "" when none
+	program string // that it runs
 	doubted bool   // that operation was given up: the daemon may still be at it
 }
 
-func newDocker(p Params) (Instance, error) { return newDockerInstance(p) }
+func newDockerAt(e dockerEngine, ep dockerEndpoint, p Params) (Instance, error) {
+	d, err := newDockerInstance(e, ep, p)
+	if err != nil {
+		return nil, err
+	}
+	return withOperation(p, d)
+}
 
-func newDockerInstance(p Params) (*dockerInstance, error) {
-	d := &dockerInstance{network: orDefault(p["network"], "bridge"), path: orDefault(p["path"], "api")}
+func newDockerInstance(e dockerEngine, ep dockerEndpoint, p Params) (*dockerInstance, error) {
+	d := &dockerInstance{engine: e, endpoint: ep, network: orDefault(p["network"], "bridge"), path: orDefault(p["path"], "api")}
 	open, ok := dockerPaths()[d.path]
 	if !ok {
 		known := slices.Sorted(maps.Keys(dockerPaths()))
@@ -157,7 +93,13 @@ func newDockerInstance(p Params) (*dockerInstance, error) {
 	d.labels = map[string]string{
 		labelRun:      d.owner.Run(),
 		labelOwner:    d.owner.Key(),
-		labelInstance: d.path + "-" + d.network,
+		labelInstance: e.name + "-" + instanceName(p),
+	}
+	if d.mounts, err = mountCount(p); err != nil {
+		return nil, fmt.Errorf("%s: %w", e.name, err)
+	}
+	if e.name == podmanName && !mayRaiseLimits() {
+		d.ulimits = []*container.Ulimit{{Name: "nofile", Soft: 1024, Hard: 1024}, {Name: "nproc", Soft: 1024, Hard: 1024}}
 	}
 	return d, nil
 }
@@ -209,16 +151,17 @@ func (d *dockerInstance) connect() error {
 	if d.client != nil {
 		return nil
 	}
-	ep, err := osDockerEnv().resolve()
-	if err != nil {
-		return err
-	}
-	d.client, err = ep.connect()
+	var err error
+	d.client, err = d.endpoint.connect()
 	return err
 }
 
 // Prepare names the container.
 func (d *dockerInstance) Prepare(ctx context.Context, op int) error {
+	return d.adopt(ctx, op, probeProgram)
+}
+
+func (d *dockerInstance) adopt(ctx context.Context, op int, program string) error {
 	if d.client == nil || d.image.ref == "" {
 		return errors.New("docker: not set up")
 	}
@@ -226,6 +169,7 @@ func (d *dockerInstance) Prepare(ctx context.Context, op int) error {
 		return err
 	}
 	d.name = fmt.Sprintf("stagetrace-%s-%s-%d", d.owner.Run(), d.labels[labelInstance], op)
+	d.program = program
 	return d.runner.prepare()
 }
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 )
 
@@ -29,11 +31,7 @@ func (dockerAPI) close() error                                { return nil }
 func (dockerAPI) run(ctx context.Context, d *dockerInstance) (int, error) {
 	ctx, cancel := patient(ctx, cancelGrace)
 	defer cancel()
-	made, err := d.client.ContainerCreate(ctx, client.ContainerCreateOptions{
-		Name:       d.name,
-		Config:     &container.Config{Image: d.image.ref, Labels: d.labels},
-		HostConfig: &container.HostConfig{AutoRemove: true, NetworkMode: container.NetworkMode(d.network)},
-	})
+	made, err := d.client.ContainerCreate(ctx, d.createOptions(true))
 	if err != nil {
 		return 0, fmt.Errorf("create container: %w", err)
 	}
@@ -48,6 +46,75 @@ func (dockerAPI) run(ctx context.Context, d *dockerInstance) (int, error) {
 		return code, fmt.Errorf("wait for container: %w", err)
 	}
 	return code, nil
+}
+
+func (d *dockerInstance) createOptions(autoRemove bool) client.ContainerCreateOptions {
+	o := client.ContainerCreateOptions{
+		Name:   d.name,
+		Config: &container.Config{Image: d.image.ref, Labels: d.labels, Cmd: []string{d.program}},
+		HostConfig: &container.HostConfig{AutoRemove: autoRemove, NetworkMode: container.NetworkMode(d.network),
+			Resources: container.Resources{Ulimits: d.ulimits}},
+	}
+	for i := range d.mounts {
+		o.HostConfig.Mounts = append(o.HostConfig.Mounts, mount.Mount{Type: mount.TypeBind, Source: mountSource, Target: mountTarget(i), ReadOnly: true})
+	}
+	return o
+}
+
+// do asks one thing, or create and start one after the other for a launch.
+func (a dockerAPI) do(ctx context.Context, d *dockerInstance, v cliVerb) error {
+	ctx, cancel := patient(ctx, cancelGrace)
+	defer cancel()
+	var err error
+	switch v {
+	case verbLaunch:
+		if err = a.do(ctx, d, verbCreate); err == nil {
+			err = a.do(ctx, d, verbStart)
+		}
+		return err
+	case verbCreate:
+		_, err = d.client.ContainerCreate(ctx, d.createOptions(false))
+	case verbStart:
+		_, err = d.client.ContainerStart(ctx, d.name, client.ContainerStartOptions{})
+	case verbPause:
+		_, err = d.client.ContainerPause(ctx, d.name, client.ContainerPauseOptions{})
+	case verbUnpause:
+		_, err = d.client.ContainerUnpause(ctx, d.name, client.ContainerUnpauseOptions{})
+	default:
+		err = errors.ErrUnsupported
+	}
+	if err != nil {
+		return fmt.Errorf("%s container: %w", v, err)
+	}
+	return nil
+}
+
+// exec makes an exec, starts it, reads its output to the end, and asks for the
+// exit code.
+func (dockerAPI) exec(ctx context.Context, d *dockerInstance, program string) (int, error) {
+	ctx, cancel := patient(ctx, cancelGrace)
+	defer cancel()
+	made, err := d.client.ExecCreate(ctx, d.name, client.ExecCreateOptions{Cmd: []string{program}, AttachStdout: true, AttachStderr: true})
+	if err != nil {
+		return 0, fmt.Errorf("create exec: %w", err)
+	}
+	stream, err := d.client.ExecAttach(ctx, made.ID, client.ExecAttachOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("start exec: %w", err)
+	}
+	defer stream.Close()
+	if _, err := io.Copy(io.Discard, stream.Reader); err != nil {
+		return 0, fmt.Errorf("output of exec: %w", err)
+	}
+	for {
+		st, err := d.client.ExecInspect(ctx, made.ID, client.ExecInspectOptions{})
+		if err != nil {
+			return 0, fmt.Errorf("inspect exec: %w", err)
+		}
+		if !st.Running { // the end of the output may come before the news of the exit
+			return st.ExitCode, nil
+		}
+	}
 }
 
 // awaitContainer takes the answer of a wait: the container's exit code. One

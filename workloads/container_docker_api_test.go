@@ -86,7 +86,11 @@ func serveFake(t *testing.T, f *fakeDaemon) *dockerInstance {
 	srv := &http.Server{Handler: f}
 	go srv.Serve(l)
 	t.Setenv("DOCKER_HOST", "unix://"+path)
-	d, err := newDockerInstance(Params{"path": "api", "network": "none"})
+	ep, err := osDockerEnv().resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := newDockerInstance(dockerEngines()[0], ep, Params{"path": "api", "network": "none"})
 	if err != nil {
 		t.Fatal(err)
 	}

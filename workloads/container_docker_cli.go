@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/moby/moby/client"
 )
 
 // dockerCLI starts containers with `docker run --rm`, as people do.
@@ -34,7 +36,10 @@ func findDockerCLI() (string, error) {
 
 // open also runs the client once: it shows that it works, and Go's one-time
 // probing for pidfds (os.checkPidfd) is then not part of an operation.
-func (c *dockerCLI) open(ctx context.Context, _ *dockerInstance) error {
+func (c *dockerCLI) open(ctx context.Context, d *dockerInstance) error {
+	if d.engine.sockets != nil { // not where the client would look by itself
+		c.process.env = append(c.process.env, client.EnvOverrideHost+"="+d.endpoint.Host)
+	}
 	if err := c.process.open(); err != nil {
 		return fmt.Errorf("docker CLI: %w", err)
 	}
@@ -57,11 +62,28 @@ func (c *dockerCLI) close() error { return c.process.close() }
 // 127 and a message that begins with its name; a container may exit with
 // these codes too, silently.
 func (c *dockerCLI) run(ctx context.Context, d *dockerInstance) (int, error) {
-	args := []string{"run", "--rm", "--pull", "never", "--network", d.network, "--name", d.name}
-	for _, k := range d.labelNames() {
-		args = append(args, "--label", k+"="+d.labels[k])
+	return c.call(ctx, d, verbRun, d.program)
+}
+
+func (c *dockerCLI) do(ctx context.Context, d *dockerInstance, v cliVerb) error {
+	code, err := c.call(ctx, d, v, d.program)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("docker %s: exit code %d: %s", v, code, c.process.message())
 	}
-	code, err := c.process.run(ctx, append(args, d.image.ref)...)
+	return err
+}
+
+func (c *dockerCLI) exec(ctx context.Context, d *dockerInstance, program string) (int, error) {
+	return c.call(ctx, d, verbExec, program)
+}
+
+func (c *dockerCLI) call(ctx context.Context, d *dockerInstance, v cliVerb, program string) (int, error) {
+	var extra []string
+	for _, k := range d.labelNames() {
+		extra = append(extra, "--label", k+"="+d.labels[k])
+	}
+	args := dockerArguments(v, cliContainer{name: d.name, image: d.image.ref, program: program, network: d.network, mounts: d.mounts}, extra)
+	code, err := c.process.run(ctx, args...)
 	if err != nil {
 		return code, err
 	}
@@ -73,5 +95,5 @@ func (c *dockerCLI) run(ctx context.Context, d *dockerInstance) (int, error) {
 		return code, nil
 	}
 	msg, _, _ = strings.Cut(msg, " Run 'docker run --help'") // the same for every error
-	return code, fmt.Errorf("docker run: exit code %d: %s", code, msg)
+	return code, fmt.Errorf("docker %s: exit code %d: %s", v, code, msg)
 }

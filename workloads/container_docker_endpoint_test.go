@@ -90,7 +90,7 @@ func TestFindDockerAbsent(t *testing.T) {
 		t.Skip("unix sockets")
 	}
 	ctx := context.Background()
-	f := findDockerAt(ctx, testEnv(t, map[string]string{"DOCKER_HOST": "unix:///nonexistent"}))
+	f := findDockerAt(ctx, dockerEngines()[0], testEnv(t, map[string]string{"DOCKER_HOST": "unix:///nonexistent"}))
 	if f.OK || f.Where != "/nonexistent" || f.Why != "no socket at /nonexistent (DOCKER_HOST)" || f.Hint != "unset DOCKER_HOST" {
 		t.Errorf("no socket: %+v", f)
 	}
@@ -103,7 +103,7 @@ func TestFindDockerAbsent(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	l.Close()
-	f = findDockerAt(ctx, testEnv(t, map[string]string{"DOCKER_HOST": "unix://" + path}))
+	f = findDockerAt(ctx, dockerEngines()[0], testEnv(t, map[string]string{"DOCKER_HOST": "unix://" + path}))
 	if f.OK || f.Why != "nobody listens on "+path+" (DOCKER_HOST)" {
 		t.Errorf("stale socket: %+v", f)
 	}

@@ -21,7 +21,7 @@ func requireDocker(t *testing.T) *client.Client {
 	if testing.Short() {
 		t.Skip("starts containers")
 	}
-	f := findDocker(context.Background())
+	f := findDockerAt(context.Background(), dockerEngines()[0], osDockerEnv())
 	if !f.OK {
 		skipOrFail(t, "docker: "+f.Why)
 	}
@@ -49,7 +49,11 @@ func skipOrFail(t *testing.T, why string) {
 // may have left behind then fails the test.
 func dockerFor(t *testing.T, c *client.Client, path, network string) *dockerInstance {
 	t.Helper()
-	d, err := newDockerInstance(Params{"path": path, "network": network})
+	ep, err := osDockerEnv().resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := newDockerInstance(dockerEngines()[0], ep, Params{"path": path, "network": network})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +88,7 @@ func assertNoImage(t *testing.T, c *client.Client, ref string) {
 
 func TestFindDocker(t *testing.T) {
 	requireDocker(t)
-	f := findDocker(context.Background())
+	f := findDockerAt(context.Background(), dockerEngines()[0], osDockerEnv())
 	if !f.OK || f.Where == "" || !strings.Contains(f.Version, "API 1.") {
 		t.Errorf("found %+v", f)
 	}
@@ -324,7 +328,7 @@ func TestDockerLeavesTheUsersImage(t *testing.T) {
 func TestDockerMethodsAreSafeAnyTime(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix:///nonexistent")
 	ctx := context.Background()
-	in, err := newDocker(Params{"path": "api", "network": "none"})
+	in, err := dockerTargets()[0].New(Params{"path": "api", "network": "none"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +344,7 @@ func TestDockerMethodsAreSafeAnyTime(t *testing.T) {
 	if err := in.Cleanup(ctx); err == nil {
 		t.Error("a cleanup that could not look is silent")
 	}
-	if _, err := newDocker(Params{"path": "telepathy"}); err == nil || !strings.Contains(err.Error(), "api, cli") {
+	if _, err := dockerTargets()[0].New(Params{"path": "telepathy"}); err == nil || !strings.Contains(err.Error(), "api, cli") {
 		t.Errorf("unknown path: %v", err)
 	}
 }

@@ -49,6 +49,8 @@ func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 type quietProcess struct {
 	path string // absolute
 	env  []string
+	// start is os.StartProcess, or what does the same in other surroundings.
+	start func(path string, argv []string, attr *os.ProcAttr) (*os.Process, error)
 
 	null *os.File
 	errs *os.File // its standard error; read only when it failed
@@ -99,7 +101,11 @@ func (q *quietProcess) run(ctx context.Context, args ...string) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	p, err := os.StartProcess(q.path, append([]string{q.path}, args...), &os.ProcAttr{
+	start := os.StartProcess
+	if q.start != nil {
+		start = q.start
+	}
+	p, err := start(q.path, append([]string{q.path}, args...), &os.ProcAttr{
 		Env:   q.env,
 		Files: []*os.File{q.null, q.null, q.errs},
 		Sys:   ownGroup(),

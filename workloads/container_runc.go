@@ -9,11 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,81 +21,18 @@ import (
 // wants its state.
 const runcStateDir = "/run/stagetrace/runc"
 
-// runcTarget is runc without an engine around it.
-func runcTarget() Target {
-	return Target{
-		Name:    "runc",
-		Summary: "runc on a generated OCI bundle; its network is made by a hook",
-		Find:    findRunc,
-		New:     newRunc,
-	}
-}
-
-func findRunc(ctx context.Context) Found {
-	path, err := exec.LookPath("runc")
-	if err != nil {
-		return Found{Why: "no runc on PATH (" + os.Getenv("PATH") + ")", Hint: "apt-get install runc"}
-	}
-	v, err := askRunc(ctx, path)
-	if err != nil {
-		return Found{Where: path, Why: err.Error(), Hint: path + " --version"}
-	}
-	if uid := os.Geteuid(); uid != 0 {
-		return Found{Where: path, Version: v.String(), Hint: "sudo -E trace run --target runc",
-			Why: fmt.Sprintf("starting containers with runc needs root, this is uid %d", uid)}
-	}
-	return Found{OK: true, Where: path, Version: v.String()}
-}
-
-// runcVersion is what `runc --version` says.
-type runcVersion struct {
-	name    string // the release
-	seccomp string // libseccomp's version; "" when built without
-}
-
-func (v runcVersion) String() string {
-	if v.seccomp == "" {
-		return "runc " + v.name + ", no seccomp"
-	}
-	return "runc " + v.name + ", libseccomp " + v.seccomp
-}
-
-func askRunc(ctx context.Context, path string) (runcVersion, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
-	if err != nil {
-		return runcVersion{}, fmt.Errorf("%s --version: %w", path, err)
-	}
-	return parseRuncVersion(string(out))
-}
-
-// parseRuncVersion reads lines such as "runc version 1.1.5" and "libseccomp: 2.5.4".
-func parseRuncVersion(text string) (runcVersion, error) {
-	var v runcVersion
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if s, ok := strings.CutPrefix(line, "runc version "); ok {
-			v.name = s
-		}
-		if s, ok := strings.CutPrefix(line, "libseccomp: "); ok {
-			v.seccomp = s
-		}
-	}
-	if v.name == "" {
-		return v, fmt.Errorf("not the version of runc: %q", text)
-	}
-	return v, nil
-}
-
-// runcInstance starts containers with `runc run` on one bundle.
+// runcInstance starts containers with `runc run`, or another runtime's, on one
+// bundle.
 type runcInstance struct {
+	runtime  ociRuntime
 	network  string
+	mounts   int
 	exitCode byte
 	process  quietProcess
 	owner    runOwner
 
 	exe     string       // this program, which is the bundle's hook
+	apart   *mountsApart // what the runtime is started in; nil: here
 	dir     string       // below runcStateDir; "" before Setup
 	bridge  engineBridge // zero unless the network is bridge
 	bundle  string
@@ -106,28 +41,36 @@ type runcInstance struct {
 	options runcOptions
 }
 
-func newRunc(p Params) (Instance, error) { return newRuncInstance(p) }
+func newOCI(rt ociRuntime, p Params) (Instance, error) {
+	r, err := newOCIInstance(rt, p)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", rt.name, err)
+	}
+	return withOperation(p, r)
+}
 
-func newRuncInstance(p Params) (*runcInstance, error) {
-	r := &runcInstance{network: orDefault(p["network"], "bridge")}
+func newOCIInstance(rt ociRuntime, p Params) (*runcInstance, error) {
+	r := &runcInstance{runtime: rt, network: orDefault(p["network"], "bridge")}
 	if !slices.Contains([]string{"none", "bridge", "host"}, r.network) {
-		return nil, fmt.Errorf("runc: network %q: want none, bridge or host", r.network)
+		return nil, fmt.Errorf("network %q: want none, bridge or host", r.network)
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("runc: path of this program: %w", err)
+	var err error
+	if r.mounts, err = mountCount(p); err != nil {
+		return nil, err
 	}
-	r.exe = exe
-	path, err := exec.LookPath("runc")
+	if r.exe, err = os.Executable(); err != nil {
+		return nil, fmt.Errorf("path of this program: %w", err)
+	}
+	path, err := exec.LookPath(rt.name)
 	if err != nil {
-		return nil, fmt.Errorf("runc: %w", err)
+		return nil, err
 	}
 	if path, err = filepath.Abs(path); err != nil {
-		return nil, fmt.Errorf("runc: %w", err)
+		return nil, err
 	}
 	r.process = quietProcess{path: path, env: os.Environ()}
 	if r.owner, err = currentOwner(); err != nil {
-		return nil, fmt.Errorf("runc: %w", err)
+		return nil, err
 	}
 	return r, nil
 }
@@ -137,28 +80,35 @@ func (r *runcInstance) Setup(ctx context.Context) error {
 	if err := r.removeLeftovers(ctx); err != nil {
 		return err
 	}
-	v, err := askRunc(ctx, r.process.path)
+	v, err := askOCI(ctx, r.runtime, r.process.path)
 	if err != nil {
 		return err
 	}
 	if err := r.makeDirs(); err != nil {
-		return fmt.Errorf("runc: %w", err)
+		return fmt.Errorf("%s: %w", r.runtime.name, err)
 	}
 	if r.network == "bridge" && r.bridge.Name == "" {
 		if r.bridge, err = setupBridge(r.dir); err != nil {
-			return fmt.Errorf("runc: %w", err)
+			return fmt.Errorf("%s: %w", r.runtime.name, err)
 		}
 	}
-	r.options = runcOptions{network: r.network, seccomp: v.seccomp != "", unifiedCgr: unifiedCgroups()}
+	if r.runtime.unifiedApart && hybridCgroups() && r.apart == nil {
+		if r.apart, err = newMountsApart(unifiedMount); err != nil {
+			return fmt.Errorf("%s: %w", r.runtime.name, err)
+		}
+		r.process.start = r.apart.start
+	}
+	r.options = runcOptions{network: r.network, seccomp: v.seccomp, unifiedCgr: unifiedCgroups(), program: probeProgram,
+		mounts: r.mounts}
 	program := exitELF(runtime.GOARCH, r.exitCode)
 	if program == nil {
-		return fmt.Errorf("runc: probe program for %s: %w", runtime.GOARCH, errors.ErrUnsupported)
+		return fmt.Errorf("%s: probe program for %s: %w", r.runtime.name, runtime.GOARCH, errors.ErrUnsupported)
 	}
 	if err := writeBundle(r.bundle, runcSpec(r.options), program); err != nil {
 		return err
 	}
 	if err := r.process.open(); err != nil {
-		return fmt.Errorf("runc: %w", err)
+		return fmt.Errorf("%s: %w", r.runtime.name, err)
 	}
 	return nil
 }
@@ -212,8 +162,12 @@ func makeRuncDir(key string) (string, error) {
 
 // Prepare names the container and its cgroup.
 func (r *runcInstance) Prepare(ctx context.Context, op int) error {
+	return r.adopt(ctx, op, probeProgram)
+}
+
+func (r *runcInstance) adopt(ctx context.Context, op int, program string) error {
 	if r.bundle == "" || r.process.null == nil {
-		return errors.New("runc: not set up")
+		return errors.New(r.runtime.name + ": not set up")
 	}
 	if err := r.settle(ctx); err != nil {
 		return err
@@ -221,6 +175,7 @@ func (r *runcInstance) Prepare(ctx context.Context, op int) error {
 	r.id = fmt.Sprintf("%s-%d", r.prefix(), op)
 	// Absolute: a relative one would be put below runc's own cgroup.
 	r.options.cgroup = "/" + r.id
+	r.options.program = program
 	if r.network == "bridge" {
 		r.link = vethName(r.dir, engineID(op))
 		r.options.hooks = runcHooks(r.exe, r.dir, engineID(op))
@@ -246,29 +201,26 @@ func runcPrefix(instance string) string {
 // Do is one `runc run`: it returns when the container is deleted. The exit
 // code is the container's, or 1 when runc itself failed, which it then logs.
 func (r *runcInstance) Do(ctx context.Context, op int) (Outcome, error) {
-	code, err := r.process.run(ctx, "--root", r.stateRoot(), "run", "--bundle", r.bundle, r.id)
+	code, err := r.call(ctx, "run", "--bundle", r.bundle, r.id)
 	if err != nil {
 		return Outcome{ExitCode: code}, err
-	}
-	if code != 0 {
-		if msg := runcError(r.process.message()); msg != "" {
-			return Outcome{ExitCode: code}, fmt.Errorf("runc run: %s", msg)
-		}
 	}
 	return Outcome{Units: 1, ExitCode: code}, nil
 }
 
-func (r *runcInstance) stateRoot() string { return filepath.Join(r.dir, "state") }
-
-// runcError takes the message of an error out of runc's log; "" when there is
-// no error in it.
-func runcError(log string) string {
-	m := regexp.MustCompile(`level=(?:error|fatal) msg=("(?:[^"\\]|\\.)*"|\S+)`).FindStringSubmatch(log)
-	if m == nil {
-		return ""
+// call runs the runtime. Its error is the runtime's own; a code other than 0
+// without one is the container's.
+func (r *runcInstance) call(ctx context.Context, args ...string) (int, error) {
+	code, err := r.process.run(ctx, append([]string{"--root", r.stateRoot(), "--log-format", "json"}, args...)...)
+	if err == nil && code != 0 {
+		if msg := runcError(r.process.message()); msg != "" {
+			err = errors.Join(fmt.Errorf("%s %s: %s", r.runtime.name, args[0], msg), r.process.reset())
+		}
 	}
-	return strings.ReplaceAll(strings.Trim(m[1], `"`), `\"`, `"`)
+	return code, err
 }
+
+func (r *runcInstance) stateRoot() string { return filepath.Join(r.dir, "state") }
 
 // Conclude checks that state, cgroups and link are gone, and removes them when
 // they are not.
@@ -281,7 +233,7 @@ func (r *runcInstance) Conclude(ctx context.Context, op int, out Outcome) error 
 		return err
 	}
 	if len(left) > 0 && out.Units > 0 {
-		return fmt.Errorf("container %s: runc left %s", id, strings.Join(left, ", "))
+		return fmt.Errorf("container %s: %s left %s", id, r.runtime.name, strings.Join(left, ", "))
 	}
 	return nil
 }
@@ -316,7 +268,8 @@ func (r *runcInstance) Cleanup(ctx context.Context) error {
 		errs = append(errs, removeRuncDir(ctx, r.process.path, r.dir))
 		r.dir, r.bundle, r.bridge = "", "", engineBridge{}
 	}
-	err := errors.Join(append(errs, r.removeLeftovers(ctx), r.process.close())...)
+	err := errors.Join(append(errs, r.removeLeftovers(ctx), r.process.close(), r.apart.close())...)
+	r.apart, r.process.start = nil, nil
 	for _, dir := range []string{runcStateDir, filepath.Dir(runcStateDir)} {
 		_ = os.Remove(dir) // unless others use it: then it is not empty
 	}
@@ -327,7 +280,7 @@ func (r *runcInstance) Cleanup(ctx context.Context) error {
 func (r *runcInstance) removeLeftovers(ctx context.Context) error {
 	dirs, err := os.ReadDir(runcStateDir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("runc: %w", err)
+		return fmt.Errorf("%s: %w", r.runtime.name, err)
 	}
 	var errs []error
 	for _, d := range dirs {

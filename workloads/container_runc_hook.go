@@ -66,8 +66,9 @@ func runHookOn(stdin io.Reader, dir, id string) error {
 }
 
 // readHookState reads the state that a hook is given (OCI runtime
-// specification, "State"): of a container that is being created, with the
-// process id of its init, or of one that is stopped, without.
+// specification, "State"): of a container that is being created (crun says
+// created), with the process id of its init, or of one that is stopped,
+// without.
 func readHookState(r io.Reader) (specs.State, error) {
 	var s specs.State
 	b, err := io.ReadAll(io.LimitReader(r, maxHookState))
@@ -78,9 +79,10 @@ func readHookState(r io.Reader) (specs.State, error) {
 		return s, fmt.Errorf("container state: %w", err)
 	}
 	switch {
-	case s.Status != specs.StateCreating && s.Status != specs.StateStopped:
-		return s, fmt.Errorf("container state %q: want %s or %s", s.Status, specs.StateCreating, specs.StateStopped)
-	case s.Status == specs.StateCreating && s.Pid <= 0:
+	case s.Status == specs.StateStopped:
+	case s.Status != specs.StateCreating && s.Status != specs.StateCreated:
+		return s, fmt.Errorf("container state %q: want %s, %s or %s", s.Status, specs.StateCreating, specs.StateCreated, specs.StateStopped)
+	case s.Pid <= 0:
 		return s, fmt.Errorf("container state %s with process id %d", s.Status, s.Pid)
 	}
 	return s, nil

@@ -217,7 +217,7 @@ func links(t *testing.T, dir string) []string {
 func TestRuncRefusesOtherNetworks(t *testing.T) {
 	requireRunc(t)
 	for network, want := range map[string]string{"": "bridge", "none": "none", "bridge": "bridge", "host": "host", "macvlan": ""} {
-		r, err := newRuncInstance(Params{"network": network})
+		r, err := newOCIInstance(ociRuntimes()[0], Params{"network": network})
 		if (err == nil) != (want != "") || err == nil && r.network != want {
 			t.Errorf("network %q: %v, want %q", network, err, want)
 		}

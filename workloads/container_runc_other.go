@@ -9,18 +9,12 @@ import (
 	"runtime"
 )
 
-// runcTarget is the row of runc where there can be none.
-func runcTarget() Target {
-	return Target{
-		Name:    "runc",
-		Summary: "runc on a generated OCI bundle",
-		Find: func(context.Context) Found {
-			return Found{Why: "runc runs on Linux only, this is " + runtime.GOOS}
-		},
-		New: func(Params) (Instance, error) {
-			return nil, fmt.Errorf("runc on %s: %w", runtime.GOOS, errors.ErrUnsupported)
-		},
-	}
+func findOCI(_ context.Context, rt ociRuntime) Found {
+	return Found{State: OtherSystem, Why: rt.name + " runs on Linux only, this is " + runtime.GOOS}
+}
+
+func newOCI(rt ociRuntime, _ Params) (Instance, error) {
+	return nil, fmt.Errorf("%s on %s: %w", rt.name, runtime.GOOS, errors.ErrUnsupported)
 }
 
 // runcRoles is empty: there is no runc to start this program.

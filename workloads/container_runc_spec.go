@@ -15,6 +15,8 @@ type runcOptions struct {
 	cgroup     string       // path below the hierarchy's root
 	unifiedCgr bool         // the host has the unified hierarchy only
 	seccomp    bool         // the runtime was built with it
+	program    string       // in the rootfs
+	mounts     int          // bind mounts beside those every container has
 	hooks      *specs.Hooks // nil: none
 }
 
@@ -25,7 +27,7 @@ func runcSpec(o runcOptions) *specs.Spec {
 	s := &specs.Spec{
 		Version: "1.0.2",
 		Process: &specs.Process{
-			Args: []string{probeProgram},
+			Args: []string{o.program},
 			Env:  []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 			Cwd:  "/",
 			Capabilities: &specs.LinuxCapabilities{
@@ -36,7 +38,7 @@ func runcSpec(o runcOptions) *specs.Spec {
 		},
 		Root:     &specs.Root{Path: "rootfs", Readonly: true},
 		Hostname: "stagetrace",
-		Mounts:   runcMounts(),
+		Mounts:   slices.Concat(runcMounts(), boundMounts(o.mounts)),
 		Hooks:    o.hooks,
 		Linux: &specs.Linux{
 			CgroupsPath: o.cgroup,
@@ -85,6 +87,15 @@ func runcMounts() []specs.Mount {
 		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: opts("ro")},
 		{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: opts("relatime", "ro")},
 	}
+}
+
+// boundMounts are n folders of the host, read-only.
+func boundMounts(n int) []specs.Mount {
+	var all []specs.Mount
+	for i := range n {
+		all = append(all, specs.Mount{Destination: mountTarget(i), Type: "bind", Source: mountSource, Options: []string{"bind", "ro"}})
+	}
+	return all
 }
 
 // cloneNewUser is CLONE_NEWUSER of clone(2).

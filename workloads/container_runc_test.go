@@ -5,33 +5,57 @@ package workloads
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"stagetrace/tracer/tracetest"
 )
 
 func requireRunc(t *testing.T) string {
 	t.Helper()
+	return requireOCI(t, "runc").path
+}
+
+// requireOCI asks for a runtime.
+func requireOCI(t *testing.T, name string) ociProgram {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("starts containers")
 	}
-	f := findRunc(context.Background())
+	tracetest.RequireRoot(t)
+	i := slices.IndexFunc(ociRuntimes(), func(rt ociRuntime) bool { return rt.name == name })
+	rt := ociRuntimes()[i]
+	f := findOCI(context.Background(), rt)
+	var err error
 	if !f.OK {
-		skipOrFail(t, "runc: "+f.Why)
+		err = errors.New(f.Why)
 	}
-	return f.Where
+	tracetest.Require(t, name, err)
+	return ociProgram{rt, f.Where}
+}
+
+// ociProgram is a runtime that was found.
+type ociProgram struct {
+	ociRuntime
+	path string
 }
 
 // runcFor makes an instance that is cleaned up when the test ends; what it
 // may have left behind then fails the test.
 func runcFor(t *testing.T, network string) *runcInstance {
 	t.Helper()
-	r, err := newRuncInstance(Params{"network": network})
+	return ociFor(t, ociRuntimes()[0], Params{"network": network})
+}
+
+func ociFor(t *testing.T, rt ociRuntime, p Params) *runcInstance {
+	t.Helper()
+	r, err := newOCIInstance(rt, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,11 +89,14 @@ func assertNoRunc(t *testing.T, o runOwner, dir, bundle string) {
 	}
 }
 
-func TestRunc(t *testing.T) {
-	requireRunc(t)
+func TestRunc(t *testing.T) { testOCI(t, "runc") }
+func TestCrun(t *testing.T) { testOCI(t, "crun") }
+
+func testOCI(t *testing.T, name string) {
+	rt := requireOCI(t, name)
 	for _, network := range []string{"none", "bridge", "host"} {
 		t.Run(network, func(t *testing.T) {
-			r := runcFor(t, network)
+			r := ociFor(t, rt.ociRuntime, Params{"network": network, "mounts": "2"})
 			if err := r.Setup(context.Background()); err != nil {
 				t.Fatal(err)
 			}
@@ -91,11 +118,14 @@ func TestRunc(t *testing.T) {
 	}
 }
 
-func TestRuncExitCode(t *testing.T) {
-	requireRunc(t)
-	for _, code := range []byte{1, 7} { // 1 is also what runc says of its own failures
+func TestRuncExitCode(t *testing.T) { testOCIExitCode(t, "runc") }
+func TestCrunExitCode(t *testing.T) { testOCIExitCode(t, "crun") }
+
+func testOCIExitCode(t *testing.T, name string) {
+	rt := requireOCI(t, name)
+	for _, code := range []byte{1, 7} { // 1 is also what runtimes say of their own failures
 		t.Run(strconv.Itoa(int(code)), func(t *testing.T) {
-			r := runcFor(t, "none")
+			r := ociFor(t, rt.ociRuntime, Params{"network": "none"})
 			r.exitCode = code
 			if err := r.Setup(context.Background()); err != nil {
 				t.Fatal(err)
@@ -107,10 +137,13 @@ func TestRuncExitCode(t *testing.T) {
 	}
 }
 
-func TestRuncErrorsSayRuncsMessage(t *testing.T) {
-	requireRunc(t)
+func TestRuncErrorsSayRuncsMessage(t *testing.T) { testOCIErrors(t, "runc") }
+func TestCrunErrorsSayCrunsMessage(t *testing.T) { testOCIErrors(t, "crun") }
+
+func testOCIErrors(t *testing.T, name string) {
+	rt := requireOCI(t, name)
 	ctx := context.Background()
-	r := runcFor(t, "none")
+	r := ociFor(t, rt.ociRuntime, Params{"network": "none"})
 	if err := r.Setup(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +154,7 @@ func TestRuncErrorsSayRuncsMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := r.Do(ctx, 1)
-	if err == nil || !strings.Contains(err.Error(), "no such file") || strings.Contains(err.Error(), "level=") {
+	if err == nil || !strings.Contains(strings.ToLower(err.Error()), "no such file") || strings.Contains(err.Error(), "level=") {
 		t.Errorf("%v", err)
 	}
 	if err := r.Conclude(ctx, 1, out); err != nil {
@@ -155,20 +188,21 @@ func TestRuncCancel(t *testing.T) {
 
 // A created container that never starts, with its init waiting in its
 // cgroups, is the most that a killed run leaves.
-func TestRuncRemovesLeftoversOfDeadRuns(t *testing.T) {
-	path := requireRunc(t)
+func TestRuncRemovesLeftoversOfDeadRuns(t *testing.T) { testOCILeftovers(t, "runc") }
+func TestCrunRemovesLeftoversOfDeadRuns(t *testing.T) { testOCILeftovers(t, "crun") }
+
+func testOCILeftovers(t *testing.T, name string) {
+	rt := requireOCI(t, name)
 	ctx := context.Background()
-	dead := runcFor(t, "none")
+	dead := ociFor(t, rt.ociRuntime, Params{"network": "none"})
 	dead.owner = deadOwner(t)
-	if err := dead.makeDirs(); err != nil {
+	if err := dead.Setup(ctx); err != nil {
 		t.Fatal(err)
 	}
-	spec := runcSpec(runcOptions{network: "none", cgroup: "/" + dead.prefix() + "-1", unifiedCgr: unifiedCgroups()})
-	if err := writeBundle(dead.bundle, spec, trueELF(runtime.GOARCH)); err != nil {
+	if err := dead.Prepare(ctx, 1); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "--root", dead.stateRoot(), "create", "--bundle", dead.bundle, dead.prefix()+"-1")
-	if err := cmd.Run(); err != nil { // no pipes: its init would keep them open
+	if err := dead.create(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if len(cgroupsNamed(dead.prefix()+"-*")) == 0 {
@@ -180,7 +214,7 @@ func TestRuncRemovesLeftoversOfDeadRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	assertNoRunc(t, dead.owner, dead.dir, dead.bundle)
-	dead.dir, dead.bundle = "", ""
+	dead.dir, dead.bundle, dead.id = "", "", ""
 }
 
 func TestRuncMethodsAreSafeAnyTime(t *testing.T) {
@@ -219,10 +253,12 @@ func TestRuncSpec(t *testing.T) {
 
 func TestRuncError(t *testing.T) {
 	for log, want := range map[string]string{
-		"": "",
-		`time="2026-11-30T23:00:00Z" level=warning msg="something"`:                                    "",
-		`time="2026-11-30T23:00:00Z" level=error msg="runc run failed: exec: \"/true\": no such file"`: `runc run failed: exec: "/true": no such file`,
-		`time="2026-11-30T23:00:00Z" level=error msg=boom`:                                             "boom",
+		"":        "",
+		"no JSON": "",
+		`{"level":"warning","msg":"something","time":"2026-11-30T23:00:00Z"}`:                                            "",
+		`{"level":"error","msg":"runc run failed: exec: \"/true\": no such file","time":"2026-11-30T23:00:00Z"}`:         `runc run failed: exec: "/true": no such file`,
+		`{"level":"warning","msg":"w"} {"msg":"executable file ` + "`/true`" + ` not found","level":"error","time":"x"}`: "executable file `/true` not found",
+		`{"level":"warning","msg":"w"} {"msg":"cut`:                                                                      "",
 	} {
 		if got := runcError(log); got != want {
 			t.Errorf("%s: %q, want %q", log, got, want)
@@ -231,20 +267,24 @@ func TestRuncError(t *testing.T) {
 }
 
 func TestParseRuncVersion(t *testing.T) {
-	v, err := parseRuncVersion("runc version 1.1.5+ds1\ncommit: x\nspec: 1.0.2-dev\ngo: go1.19.8\nlibseccomp: 2.5.4\n")
-	if err != nil || v != (runcVersion{name: "1.1.5+ds1", seccomp: "2.5.4"}) {
+	v, err := parseOCIVersion("runc", "runc version 1.1.5+ds1\ncommit: x\nspec: 1.0.2-dev\ngo: go1.19.8\nlibseccomp: 2.5.4\n")
+	if err != nil || v != (ociVersion{runtime: "runc", name: "1.1.5+ds1", seccomp: true}) {
 		t.Errorf("%+v, %v", v, err)
 	}
-	if _, err := parseRuncVersion("crun version 1.8"); err == nil {
+	if _, err := parseOCIVersion("runc", "crun version 1.8"); err == nil {
 		t.Error("crun passes for runc")
+	}
+	c, err := parseOCIVersion("crun", "crun version 1.8.1\ncommit: f8\nspec: 1.0.0\n+SYSTEMD +CAP +SECCOMP +EBPF\n")
+	if err != nil || c != (ociVersion{runtime: "crun", name: "1.8.1", seccomp: true}) {
+		t.Errorf("%+v, %v", c, err)
 	}
 }
 
 func FuzzRuncOutput(f *testing.F) {
 	f.Add("runc version 1.1.5\nlibseccomp: 2.5.4\n")
-	f.Add(`time="x" level=error msg="a\"b"`)
+	f.Add(`{"level":"error","msg":"a\"b"}`)
 	f.Fuzz(func(t *testing.T, s string) {
-		if v, err := parseRuncVersion(s); err == nil && v.name == "" {
+		if v, err := parseOCIVersion("runc", s); err == nil && v.name == "" {
 			t.Error("a version without a name")
 		}
 		if msg := runcError(s); len(msg) > len(s) {

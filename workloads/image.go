@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -28,6 +29,9 @@ import (
 // is absolute because an image without a shell has no PATH worth the name.
 const probeProgram = "/true"
 
+// pauseProgram is a second one, which sleeps until it is killed.
+const pauseProgram = "/pause"
+
 // probeRepository is the repository of every image we make.
 const probeRepository = "stagetrace-probe"
 
@@ -37,6 +41,7 @@ type elfArch struct {
 	machine uint16
 	align   uint64 // of the load segment: the largest page size the architecture boots with
 	code    func(code byte) []byte
+	pause   []byte // sleeps for ever
 }
 
 // elfArches has one row per architecture, by GOARCH.
@@ -48,13 +53,22 @@ func elfArches() map[string]elfArch {
 				0xb8, 231, 0, 0, 0, // mov eax, exit_group
 				0x0f, 0x05, // syscall
 			}
+		}, pause: []byte{
+			0xb8, 34, 0, 0, 0, // mov eax, pause
+			0x0f, 0x05, // syscall
+			0xeb, 0xf7, // jmp to the mov: a signal that is handled or stops it has ended the call
 		}},
 		"arm64": {machine: 183, align: 0x10000, code: func(code byte) []byte {
 			var b []byte
 			b = binary.LittleEndian.AppendUint32(b, 0xd2800000|uint32(code)<<5) // movz x0, code
 			b = binary.LittleEndian.AppendUint32(b, 0xd2800000|94<<5|8)         // movz x8, exit_group
 			return binary.LittleEndian.AppendUint32(b, 0xd4000001)              // svc 0
-		}},
+		}, pause: littleEndian(
+			0xd2800000, 0xd2800001, 0xd2800002, 0xd2800003, // movz x0..x3, 0: ppoll of nothing, for ever
+			0xd2800000|73<<5|8, // movz x8, ppoll
+			0xd4000001,         // svc 0
+			0x17fffffa,         // b to the first
+		)},
 	}
 }
 
@@ -72,12 +86,32 @@ func exitELF(arch string, code byte) []byte {
 	if !ok {
 		return nil
 	}
+	return a.executable(a.code(code))
+}
+
+// pauseELF is an executable that sleeps until it is killed; nil as of exitELF.
+func pauseELF(arch string) []byte {
+	a, ok := elfArches()[arch]
+	if !ok {
+		return nil
+	}
+	return a.executable(a.pause)
+}
+
+func littleEndian(words ...uint32) (b []byte) {
+	for _, w := range words {
+		b = binary.LittleEndian.AppendUint32(b, w)
+	}
+	return b
+}
+
+// executable is a static program of one segment around instructions.
+func (a elfArch) executable(text []byte) []byte {
 	const (
 		ehsize, phentsize, phnum = 64, 56, 2
 		entry                    = ehsize + phentsize*phnum
 		vaddr                    = 0x400000
 	)
-	text := a.code(code)
 	size := uint64(entry + len(text))
 	b := make([]byte, 0, size)
 	b = append(b, 0x7f, 'E', 'L', 'F', 2, 1, 1, 0) // ELFCLASS64, ELFDATA2LSB, EV_CURRENT, ELFOSABI_NONE
@@ -117,13 +151,15 @@ type rootfsEntry struct {
 }
 
 // rootfsEntries is the root file system of the probe container, parents
-// first: the program, and the directories that engines mount over.
-func rootfsEntries(program []byte) []rootfsEntry {
+// first: the program, one that sleeps, and the directories that engines mount
+// over.
+func rootfsEntries(arch string, program []byte) []rootfsEntry {
 	return []rootfsEntry{
 		{name: "dev", mode: fs.ModeDir | 0o755},
 		{name: "etc", mode: fs.ModeDir | 0o755},
 		{name: "proc", mode: fs.ModeDir | 0o555},
 		{name: "sys", mode: fs.ModeDir | 0o555},
+		{name: pauseProgram[1:], mode: 0o755, data: pauseELF(arch)},
 		{name: probeProgram[1:], mode: 0o755, data: program},
 	}
 }
@@ -188,7 +224,7 @@ func newProbeImage(arch string, code byte) (probeImage, error) {
 	if program == nil {
 		return probeImage{}, fmt.Errorf("probe image for architecture %q: %w", arch, errors.ErrUnsupported)
 	}
-	layer, err := rootfsTar(rootfsEntries(program))
+	layer, err := rootfsTar(rootfsEntries(arch, program))
 	if err != nil {
 		return probeImage{}, err
 	}
@@ -237,7 +273,7 @@ func writeBundle(dir string, spec *specs.Spec, program []byte) error {
 	if err := os.Mkdir(rootfs, 0o755); err != nil {
 		return fmt.Errorf("write bundle: %w", err)
 	}
-	if err := writeRootfs(rootfs, rootfsEntries(program)); err != nil {
+	if err := writeRootfs(rootfs, rootfsEntries(runtime.GOARCH, program)); err != nil {
 		return err
 	}
 	return writeBundleConfig(dir, spec)

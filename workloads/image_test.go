@@ -161,17 +161,17 @@ func TestProbeImageReadsBack(t *testing.T) {
 			t.Errorf("/true: %d bytes, %v", len(b), err)
 		}
 	}
-	if want := []string{"dev/", "etc/", "proc/", "sys/", "true"}; !slices.Equal(names, want) {
+	if want := []string{"dev/", "etc/", "proc/", "sys/", "pause", "true"}; !slices.Equal(names, want) {
 		t.Errorf("layer holds %q, want %q", names, want)
 	}
 }
 
 func TestWriteRootfsModes(t *testing.T) {
 	dir := t.TempDir()
-	if err := writeRootfs(dir, rootfsEntries(trueELF("amd64"))); err != nil {
+	if err := writeRootfs(dir, rootfsEntries("amd64", trueELF("amd64"))); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range rootfsEntries(nil) {
+	for _, e := range rootfsEntries("amd64", nil) {
 		st, err := os.Stat(filepath.Join(dir, e.name))
 		if err != nil {
 			t.Fatal(err)
@@ -180,7 +180,7 @@ func TestWriteRootfsModes(t *testing.T) {
 			t.Errorf("%s: mode %v, want %v", e.name, st.Mode(), e.mode)
 		}
 	}
-	if err := writeRootfs(dir, rootfsEntries(nil)); err == nil {
+	if err := writeRootfs(dir, rootfsEntries("amd64", nil)); err == nil {
 		t.Error("writing over a rootfs is not refused")
 	}
 }

@@ -2,9 +2,19 @@ package workloads
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
+
+// clone is a copy, so that what is set in it is not set for others.
+func (p Params) clone() Params {
+	c := maps.Clone(p)
+	if c == nil {
+		c = Params{}
+	}
+	return c
+}
 
 // Resolve checks given values against the workload's parameters and fills the
 // defaults in.

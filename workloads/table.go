@@ -5,6 +5,8 @@ package workloads
 func Table() []Workload {
 	return []Workload{
 		containerStart(),
+		containerExec(),
+		containerPause(),
 		{
 			Name:    CommandName,
 			Summary: "Run a command until it exits",

@@ -35,11 +35,26 @@ type Target struct {
 	New func(p Params) (Instance, error)
 }
 
+// State says in which way a target is there or is not.
+type State string
+
+const (
+	Here         State = ""            // it can run: OK
+	ClientOnly   State = "client-only" // it can run, and only its client's part can be seen from here
+	NotRunning   State = "not running"
+	NotInstalled State = "not installed"
+	NotAllowed   State = "not allowed"
+	OtherSystem  State = "other system"
+	NotDriven    State = "not driven" // it is there, and no workload of this program drives it
+)
+
 // Found is the answer of Target.Find.
 type Found struct {
 	OK      bool
+	State   State
 	Where   string // path or socket
 	Version string
+	Note    string // when OK: what is different here, such as a work-around that is used
 	Why     string // when not OK: what was looked for and where
 	Hint    string // the one command that would make it run
 }

@@ -1,0 +1,42 @@
+//go:build linux
+
+package workloads
+
+import (
+	"os/exec"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// probeArch is the architecture of containers that are started here.
+func probeArch() string { return runtime.GOARCH }
+
+// crunRefuses says that crun cannot work with how cgroups are mounted here,
+// and names a runtime that can, "" if there is none.
+func crunRefuses() (refuses bool, other string) {
+	if !hybridCgroups() {
+		return false, ""
+	}
+	if _, err := exec.LookPath("runc"); err != nil {
+		return true, ""
+	}
+	return true, "runc"
+}
+
+// mayRaiseLimits says that processes started from here may have limits above
+// those of this one (setrlimit(2), CAP_SYS_RESOURCE).
+func mayRaiseLimits() bool {
+	ok, err := hasCapability(unix.CAP_SYS_RESOURCE)
+	return err != nil || ok
+}
+
+// hasCapability says that this process has a capability in effect.
+func hasCapability(bit uint) (bool, error) {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return false, err
+	}
+	return data[bit/32].Effective&(1<<(bit%32)) != 0, nil
+}
