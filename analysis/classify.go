@@ -35,8 +35,9 @@ func (w *walker) cuts(th tracer.TaskID, a, hi tracer.Time) []tracer.Time {
 	n := len(c)
 	l := w.tr.Leader(th)
 	if l > 0 {
-		for _, im := range w.tr.Tasks[l].Images {
-			inside(im.Time)
+		im := w.tr.Tasks[l].Images
+		for i := w.tr.ImageAt(l, a) + 1; i < len(im) && im[i].Time < hi; i++ {
+			inside(im[i].Time)
 		}
 		for _, win := range w.windows(th, a) {
 			inside(win.Begin)

@@ -293,8 +293,10 @@ func TestLinear(t *testing.T) {
 		return stats.Median(took)
 	}
 	small, large := bigWorld(50_000), bigWorld(400_000)
-	if a, b := perEvent(small), perEvent(large); b > 4*a {
-		t.Errorf("an event takes %.0f ns among %d, %.0f ns among %d", a, len(small.Events), b, len(large.Events))
+	a, b := perEvent(small), perEvent(large)
+	t.Logf("an event takes %.0f ns among %d, %.0f ns among %d", a, len(small.Events), b, len(large.Events))
+	if b > 4*a {
+		t.Errorf("%.1f times as long per event", b/a)
 	}
 }
 
