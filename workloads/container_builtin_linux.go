@@ -44,7 +44,19 @@ func findBuiltin(context.Context) Found {
 }
 
 func newBuiltin(p Params) (Instance, error) {
-	return &builtin{params: p, root: builtinRoot, program: trueELF(runtime.GOARCH)}, nil
+	b := &builtin{params: p, root: builtinRoot, program: trueELF(runtime.GOARCH)}
+	name := orDefault(p["op"], "run")
+	if name == "run" {
+		return b, nil
+	}
+	op, ok := containerOperations()[name]
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("builtin engine: no operation %q", name)
+	case !op.holds:
+		return nil, errNoDaemon
+	}
+	return &operationInstance{driver: &builtinHeld{builtin: b}, op: op}, nil
 }
 
 // builtin runs containers with the builtin engine.
@@ -70,7 +82,10 @@ func (b *builtin) Setup(ctx context.Context) error {
 	if err := sweepStates(b.root); err != nil {
 		return fmt.Errorf("remove what an earlier run left: %w", err)
 	}
-	var err error
+	mounts, err := mountCount(b.params)
+	if err != nil {
+		return err
+	}
 	if b.exe, err = os.Executable(); err != nil {
 		return err
 	}
@@ -80,7 +95,7 @@ func (b *builtin) Setup(ctx context.Context) error {
 	b.spec = engineSpec{
 		Args: []string{probeProgram}, Env: []string{"PATH=/", "HOME=/"},
 		Rootfs:  filepath.Join(b.dir, rootfsDir),
-		Network: b.params["network"], Fsync: b.params["fsync"] != "off",
+		Network: b.params["network"], Fsync: b.params["fsync"] != "off", Mounts: mounts,
 	}
 	if err := os.Mkdir(filepath.Join(b.dir, containersDir), 0o700); err != nil {
 		return err
@@ -106,11 +121,8 @@ func (b *builtin) Setup(ctx context.Context) error {
 
 // open writes the engine's description and opens its standard files.
 func (b *builtin) open() error {
-	text, err := json.Marshal(b.spec)
+	err := b.writeSpec()
 	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(b.dir, specFile), text, 0o600); err != nil {
 		return err
 	}
 	if b.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
@@ -124,6 +136,14 @@ func (b *builtin) open() error {
 	sys := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM}
 	b.attr = os.ProcAttr{Dir: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, Files: []*os.File{b.null, b.null, b.log}, Sys: sys}
 	return nil
+}
+
+func (b *builtin) writeSpec() error {
+	text, err := json.Marshal(b.spec)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(b.dir, specFile), text, 0o600)
 }
 
 func (b *builtin) Prepare(ctx context.Context, _ int) error {

@@ -198,7 +198,8 @@ func (e *ctrEngine) sweep(ctx context.Context) error {
 }
 
 // removeNamespace removes a namespace and all that is in it. Content and
-// snapshots go with the image that they belong to (--sync waits for that).
+// snapshots go with the image that they belong to (--sync waits for that); the
+// folder that the containers' cgroups were in, containerd leaves.
 func (e *ctrEngine) removeNamespace(ctx context.Context, name string) error {
 	all, err := e.client.ask(ctx, "namespaces", "list", "--quiet")
 	if err != nil || !slices.Contains(all, name) {
@@ -220,8 +221,10 @@ func (e *ctrEngine) removeNamespace(ctx context.Context, name string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	_, err = e.client.ask(ctx, "namespaces", "remove", name)
-	return err
+	if _, err = e.client.ask(ctx, "namespaces", "remove", name); err != nil {
+		return err
+	}
+	return removeCgroupParent(name)
 }
 
 const nerdctlInstall = "brew install nerdctl, or a release from github.com/containerd/nerdctl"

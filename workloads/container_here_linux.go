@@ -3,6 +3,8 @@
 package workloads
 
 import (
+	"errors"
+	"fmt"
 	"os/exec"
 	"runtime"
 
@@ -39,4 +41,16 @@ func hasCapability(bit uint) (bool, error) {
 		return false, err
 	}
 	return data[bit/32].Effective&(1<<(bit%32)) != 0, nil
+}
+
+// removeCgroupParent removes an empty cgroup of that name in whatever
+// hierarchies it is.
+func removeCgroupParent(name string) error {
+	var errs []error
+	for _, dir := range cgroupsNamed(name) {
+		if err := unix.Rmdir(dir); err != nil && err != unix.ENOENT {
+			errs = append(errs, fmt.Errorf("remove cgroup %s: %w", dir, err))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -12,3 +12,6 @@ func probeArch() string { return runtime.GOARCH }
 func crunRefuses() (refuses bool, other string) { return false, "" }
 
 func mayRaiseLimits() bool { return true }
+
+// removeCgroupParent: they are in the virtual machine.
+func removeCgroupParent(string) error { return nil }

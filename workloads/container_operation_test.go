@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"strings"
 	"testing"
 
 	"stagetrace/tracer/tracetest"
@@ -40,6 +42,7 @@ func requireTarget(t *testing.T, name string) Target {
 // operationCases are all ways to all engines.
 func operationCases() []engineCase {
 	return []engineCase{
+		{"builtin", Params{}},
 		{"docker", Params{"path": "api"}},
 		{"docker", Params{"path": "cli"}},
 		{"podman", Params{"path": "cli"}},
@@ -74,14 +77,132 @@ func TestContainerOperations(t *testing.T) {
 						p[k] = v
 					}
 					in, err := target.New(p)
+					if errors.Is(err, errors.ErrUnsupported) {
+						t.Skip(err)
+					}
 					if err != nil {
 						t.Fatal(err)
 					}
 					carryOut(t, in, 2)
+					assertNothingOfOurs(t)
 				})
 			}
 		})
 	}
+}
+
+func TestContainersInParallel(t *testing.T) {
+	const n = 3
+	for _, name := range []string{"builtin", "docker", "runc"} {
+		t.Run(name, func(t *testing.T) {
+			requireTarget(t, name)
+			target, _ := containerStart().LookupTarget(name)
+			in, err := target.New(Params{"network": "bridge", "parallel": "3"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			results, err := Run(t.Context(), []Running{{Target: name, Instance: in}}, Plan{Untraced: 2}, nil, nil)
+			if err != nil || len(results) != 2 {
+				t.Fatalf("%d operations, %v", len(results), err)
+			}
+			for _, r := range results {
+				if r.Err != nil || r.Units != n {
+					t.Errorf("%+v, want %d containers", r, n)
+				}
+			}
+		})
+	}
+	target, _ := containerStart().LookupTarget("builtin")
+	for _, bad := range []string{"0", "-1", "x", "65"} {
+		if _, err := target.New(Params{"parallel": bad}); err == nil {
+			t.Errorf("%s containers at the same time are not refused", bad)
+		}
+	}
+}
+
+// assertNothingOfOurs wants no cgroup, mount, link or state folder of this
+// process. Containers are each engine's to list, which its own clean-up does.
+func assertNothingOfOurs(t *testing.T) {
+	t.Helper()
+	o, err := currentOwner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range []string{
+		"/sys/fs/cgroup/*" + o.Run() + "*", "/sys/fs/cgroup/*/*" + o.Run() + "*", "/run/stagetrace/*/" + o.Key() + "*",
+		"/var/lib/stagetrace/*" + o.Run() + "*", filepath.Join(os.TempDir(), "stagetrace-*"+o.Run()+"*"),
+	} {
+		left, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+}
+
+// A run that died in the middle left containers, images and namespaces. The
+// next set-up of the same engine takes them away.
+func TestClientsRemoveLeftoversOfDeadRuns(t *testing.T) {
+	for _, c := range []engineCase{{podmanName, Params{"path": "cli"}}, {"containerd", Params{"path": "cli"}}, {"nerdctl", Params{"path": "cli"}}} {
+		t.Run(c.target, func(t *testing.T) {
+			prepareEngine(t, c)
+			target := requireTarget(t, c.target)
+			p := Params{"op": "exec", "network": "none", "path": "cli"}
+			in, err := target.New(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dead := in.(*operationInstance)
+			driver := dead.driver.(*cliInstance)
+			owner := driver.owner
+			haunt(driver, deadOwner(t))
+			if err := dead.Setup(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			name := driver.container.name
+			if there, err := driver.engine.exists(t.Context(), name); err != nil || !there {
+				t.Fatalf("container %s: %v, %v", name, there, err)
+			}
+			haunt(driver, owner) // who looks is alive
+			next, err := target.New(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			carryOut(t, next, 1)
+			if there, err := driver.engine.exists(t.Context(), name); err == nil && there {
+				t.Errorf("container %s of a dead run is still there", name)
+			}
+			if err := driver.process.close(); err != nil {
+				t.Error(err)
+			}
+			assertNothingOfOurs(t)
+		})
+	}
+}
+
+// haunt makes an instance, before its set-up, that of another process; after
+// it, the instance looks at what it made with that process's eyes.
+func haunt(c *cliInstance, o runOwner) {
+	c.owner = o
+	rename := func(s string) string { return strings.Replace(s, ownerOf(s), o.Key(), 1) }
+	if c.opened {
+		rename = func(s string) string { return s }
+	}
+	c.prefix = rename(c.prefix)
+	switch e := c.engine.(type) {
+	case *dockerLike:
+		e.owner, e.prefix, e.mark = o, rename(e.prefix), rename(e.mark)
+	case *ctrEngine:
+		e.owner, e.namespace = o, rename(e.namespace)
+		e.inside.args[len(e.inside.args)-1] = e.namespace
+	}
+}
+
+// ownerOf finds the owner's key in a name.
+func ownerOf(s string) string {
+	return regexp.MustCompile(`\d+-\d+-[0-9a-f]{8}-[0-9a-f]{8}`).FindString(s)
 }
 
 // carryOut runs an instance from its set-up to its clean-up. Every operation

@@ -97,7 +97,7 @@ func (l parallelInstance) Do(ctx context.Context, op int) (Outcome, error) {
 func (l parallelInstance) Conclude(ctx context.Context, op int, out Outcome) error {
 	return l.each(func(in Instance) error {
 		one := out
-		one.Units = min(out.Units, 1)
+		one.Units = out.Units / len(l) // 1 only if all did what they should
 		return in.Conclude(ctx, op, one)
 	})
 }

@@ -28,6 +28,7 @@ func (c *engineContainer) initProgram(pipes initPipes) (*childProgram, error) {
 	p.add("close", unix.SYS_CLOSE, pipes.goWrite)
 	p.mountRoot(c.spec.Rootfs, c.path)
 	p.mountSystem(merged)
+	p.mountBound(merged, c.spec.Mounts)
 	p.pivot(merged)
 	p.hostname(c.id)
 	if c.spec.Network != "host" {
@@ -112,6 +113,17 @@ func (p *childProgram) mountSystem(root string) {
 		{"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"}} {
 		path := filepath.Join(root, "dev", l[1])
 		p.add("symlink "+path, unix.SYS_SYMLINKAT, l[0], unix.AT_FDCWD, path)
+	}
+}
+
+// mountBound binds n folders of the host, read-only: which takes a second
+// mount (mount(2), "Creating a bind mount").
+func (p *childProgram) mountBound(root string, n int) {
+	for i := range n {
+		target := filepath.Join(root, mountTarget(i))
+		p.mkdir(target)
+		p.mount(mountSource, target, "", unix.MS_BIND, "")
+		p.mount(mountSource, target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
 	}
 }
 

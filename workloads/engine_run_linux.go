@@ -19,9 +19,14 @@ import (
 )
 
 // engineRoles lists what the engine can be started as: run is client and
-// runtime in one.
+// runtime in one; the others are told about a container that it runs.
 func engineRoles() []engineRole {
-	return []engineRole{{name: "run", main: engineRun}}
+	return []engineRole{
+		{name: "run", main: engineRun},
+		{name: "exec", main: engineExec},
+		{name: "pause", main: enginePause},
+		{name: "unpause", main: engineUnpause},
+	}
 }
 
 // engineRun creates a container, starts it, waits until its program has
@@ -87,7 +92,7 @@ func (c *engineContainer) run(ctx context.Context) (code int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("start: %w", err)
 	}
-	if err := c.persist("state.json", engineState{ID: c.id, Status: "exited", Exit: code}); err != nil {
+	if err := c.persist(stateFile, engineState{ID: c.id, Status: "exited", Exit: code}); err != nil {
 		return 0, err
 	}
 	return code, nil
@@ -149,7 +154,7 @@ func (c *engineContainer) start(ctx context.Context) (code int, err error) {
 		err = program.explain(report) // rather than that nobody read what launch wrote
 	}
 	if err = errors.Join(err, readErr); err == nil {
-		err = c.persist("state.json", engineState{ID: c.id, Status: "running", PID: c.pid})
+		err = c.persist(stateFile, engineState{ID: c.id, Status: "running", PID: c.pid})
 	}
 	if err != nil {
 		c.kill()

@@ -20,6 +20,7 @@ type engineSpec struct {
 	Unified bool     // Cgroups is one folder, of cgroup v2
 	Network string   // none, bridge, host
 	Bridge  engineBridge
+	Mounts  int // bind mounts of mountSource
 }
 
 // Files of a state folder:
@@ -33,6 +34,7 @@ const (
 	logFile       = "engine.log"
 	rootfsDir     = "rootfs"
 	containersDir = "containers"
+	stateFile     = "state.json" // of a container
 )
 
 func readSpec(dir string) (engineSpec, error) {
