@@ -66,6 +66,8 @@ func TestContainerStart(t *testing.T) {
 		{"client exit", "client", "", "", run, "client.exit", "client.exit"},
 		{"daemon", "daemon", "", "", run, "", "daemon.compute"},
 		{"daemon", "containerd", "", "futex", runnable, "", "daemon.compute"},
+		{"no daemon", "daemonless", "", "", run, "", "engine.compute"},
+		{"no daemon", "daemonless", "exc_page_fault", "", run, "", "engine.compute"},
 		{"off the path", "kernel", "rcu_barrier cleanup_net process_one_work", "", blocked, "", "netns.cleanup"},
 		{"kernel", "kernel", "", "", run, "", "-"},
 		{"nobody", "", "", "", run, "", "proc.user"},
@@ -137,6 +139,9 @@ func TestRolesThroughForkAndExec(t *testing.T) {
 	bridge := w.process("bridge", "runc", "/bin/trace trace __engine hook /run/stagetrace/runc/1-2-0-0-1 c1")
 	crun := w.process("crun", "", "/usr/bin/crun crun create 1")
 	w.TaskInfo(crun).Images[0].Time = 0
+	memory := w.process("memory", "", "/usr/bin/crun /usr/bin/crun run 1", "/ /usr/bin/crun run 1")
+	service := w.process("service", "", "/usr/bin/podman podman system service --time=0")
+	cleanup := w.process("cleanup", "", "/usr/bin/podman /usr/bin/podman --root /r container cleanup --rm 1")
 	inside := w.process("inside", "crun", "/bin/prog prog")
 	w.TaskInfo(inside).NSPID = 1
 	// Parents in a circle: a damaged trace.
@@ -161,6 +166,9 @@ func TestRolesThroughForkAndExec(t *testing.T) {
 		{"hook", hook, 6050, "hook"},
 		{"our own hook", bridge, 6050, "hook"},
 		{"crun", crun, 100, "runtime"},
+		{"crun, executed from memory", memory, 9000, "runtime"},
+		{"podman's service", service, 9000, "daemon"},
+		{"podman after a container", cleanup, 9000, "shim-delete"},
 		{"first process of crun's container", inside, 6050, "container"},
 		{"circle", a, 9000, "-"},
 	} {

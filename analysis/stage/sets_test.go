@@ -95,7 +95,7 @@ func TestCanonicalNames(t *testing.T) {
 }
 
 func TestLint(t *testing.T) {
-	areas := strings.Fields(`api block bpf cgroup client container daemon exit fault hook io ipc irq mm mount net netns ns pidns proc rcu
+	areas := strings.Fields(`api block bpf cgroup client container daemon engine exit fault hook io ipc irq mm mount net netns ns pidns proc rcu
 		rootfs runtime security shim state tracer userns vm wait worker`)
 	for _, name := range Builtin() {
 		s := mustLoad(t, name)

@@ -71,6 +71,9 @@ var roleFixtures = map[string]func(w *world) tracer.TaskID{
 		return w.process("docker", "", "/usr/local/bin/docker docker run --rm x")
 	},
 	"daemon": func(w *world) tracer.TaskID { return w.process("dockerd", "", "/usr/sbin/dockerd dockerd") },
+	"daemonless": func(w *world) tracer.TaskID {
+		return w.process("podman", "", "/usr/bin/podman podman run --rm image")
+	},
 	"containerd": func(w *world) tracer.TaskID {
 		return w.process("containerd", "", "/usr/bin/containerd containerd --config c")
 	},
