@@ -113,3 +113,23 @@ func TestStories(t *testing.T) {
 		})
 	}
 }
+
+// TestIncompleteLeftOut: of the two operations of a story the one that may have
+// lost events is kept, marked, and left out of the statistics.
+func TestIncompleteLeftOut(t *testing.T) {
+	text, err := os.ReadFile("testdata/30-loss-elsewhere.trace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	an := New(linuxSet(t), Options{})
+	if err := an.Add(tracetest.Parse(t, string(text)), nil); err != nil {
+		t.Fatal(err)
+	}
+	r := an.Result(Result{})
+	if len(r.Operations) != 2 || r.Operations[0].Incomplete || !r.Operations[1].Incomplete || !r.Totals.Incomplete {
+		t.Errorf("operations %+v", r.Operations)
+	}
+	if len(r.Summary) != 1 || r.Summary[0].N != 1 {
+		t.Errorf("summary %+v, want one operation", r.Summary)
+	}
+}

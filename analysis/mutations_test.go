@@ -21,6 +21,7 @@ type mutation struct {
 	title    string
 	file     string
 	test     string // TestStories/NAME for a story
+	folder   string // of the package that the test is in
 	old, new string
 	none     string // why no story can show it; the rest is empty
 	line     int
@@ -35,7 +36,7 @@ func parseMutations(text string) (list []mutation, err error) {
 		line := in.Text()
 		if rule, ok := strings.CutPrefix(line, "== "); ok {
 			rule, title, _ := strings.Cut(rule, " ")
-			list = append(list, mutation{rule: rule, title: title, line: n})
+			list = append(list, mutation{rule: rule, title: title, folder: ".", line: n})
 			continue
 		}
 		if line == "" || line[0] == '#' {
@@ -57,6 +58,8 @@ func parseMutations(text string) (list []mutation, err error) {
 			m.test = storyTest + rest
 		case word == "test":
 			m.test = rest
+		case word == "folder":
+			m.folder = rest
 		case word == "none":
 			m.none = strings.TrimSpace(m.none + " " + rest)
 		default:
@@ -170,10 +173,15 @@ func (m *mutation) run(dir string) (out string, err error) {
 	if err := errors.Join(os.WriteFile(mutated, []byte(text), 0o644), os.WriteFile(list, overlay, 0o644)); err != nil {
 		return "", err
 	}
-	build, err := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-overlay", list, "-o", binary, ".").CombinedOutput()
+	build, err := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-overlay", list, "-o", binary, m.folder).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("it does not compile: %s", build)
 	}
-	ran, err := exec.Command(binary, "-test.run", "^"+strings.ReplaceAll(m.test, "/", "$/^")+"$", "-test.timeout", "1m", "-rapid.nofailfile", "-rapid.seed=1").CombinedOutput()
+	test := exec.Command(binary, "-test.run", "^"+strings.ReplaceAll(m.test, "/", "$/^")+"$", "-test.timeout", "1m")
+	test.Dir = filepath.FromSlash(m.folder)
+	if m.folder == "." { // random worlds are the same in every run
+		test.Args = append(test.Args, "-rapid.nofailfile", "-rapid.seed=1")
+	}
+	ran, err := test.CombinedOutput()
 	return string(ran), err
 }
