@@ -34,6 +34,8 @@ enum rec_type {
 	REC_POINT,
 	REC_SAMPLE,
 	REC_IRQ_NAME,
+	REC_MESSAGE_SENT,
+	REC_MESSAGE_READ,
 };
 
 /* Numbers of one CPU are consecutive, lost records included: a hole is a loss. */
@@ -232,7 +234,7 @@ struct rec_lock {
 	u64 lock;
 };
 
-enum point_id { POINT_NONE, POINT_CGROUP_MKDIR, POINT_CGROUP_RMDIR, POINT_CGROUP_RELEASE, POINT_CGROUP_ATTACH, POINT_EXIT_MMAP };
+enum point_id { POINT_NONE, POINT_CGROUP_MKDIR, POINT_CGROUP_RMDIR, POINT_CGROUP_RELEASE, POINT_CGROUP_ATTACH, POINT_EXIT_MMAP, POINT_WAIT };
 
 /* Followed by a zero-ended path when there is one. */
 struct rec_point {
@@ -251,6 +253,16 @@ struct rec_sample {
 	u8 nkernel, nuser;
 	u8 kind, num;
 	u8 pad[6];
+};
+
+/* Bytes that a task sent on a socket or read from one. flow is the connection's
+ * number, the same at both ends; its lowest bit is the direction. */
+struct rec_message {
+	struct head h;
+	u64 flow;
+	u32 tid, bytes;
+	u16 family, protocol;
+	u32 pad;
 };
 
 struct rec_irq_name {

@@ -141,6 +141,17 @@ int BPF_PROG(cgroup_attach, struct cgroup *c, const char *path, struct task_stru
 	return send_point(POINT_CGROUP_ATTACH, BPF_CORE_READ(c, kn, id), BPF_CORE_READ(t, pid), path);
 }
 
+/* do_wait, entered: the caller reaps a child now, or sleeps until it can. */
+SEC("tp_btf/sched_process_wait")
+int BPF_PROG(wait_child)
+{
+	struct task_state *s = state_of(bpf_get_current_task_btf());
+
+	if (!s || !is_followed(s))
+		return 0;
+	return send_point(POINT_WAIT, 0, 0, NULL);
+}
+
 SEC("tp_btf/exit_mmap")
 int BPF_PROG(exit_mmap)
 {

@@ -13,6 +13,7 @@
 #include "sched.bpf.h"
 #include "syscall.bpf.h"
 #include "flow.bpf.h"
+#include "message.bpf.h"
 #include "sample.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -39,6 +40,7 @@ union wire {
 	struct rec_point rec_point;
 	struct rec_sample rec_sample;
 	struct rec_irq_name rec_irq_name;
+	struct rec_message rec_message;
 	struct context context;
 	struct item item;
 	struct sock_item sock_item;

@@ -142,6 +142,7 @@ const (
 	TracePointIdPOINT_CGROUP_RELEASE TracePointId = 3
 	TracePointIdPOINT_CGROUP_ATTACH  TracePointId = 4
 	TracePointIdPOINT_EXIT_MMAP      TracePointId = 5
+	TracePointIdPOINT_WAIT           TracePointId = 6
 )
 
 type TraceRecArgv struct {
@@ -209,6 +210,17 @@ type TraceRecLock struct {
 	Tid  uint32
 	How  uint32
 	Lock uint64
+}
+
+type TraceRecMessage struct {
+	_        structs.HostLayout
+	H        TraceHead
+	Flow     uint64
+	Tid      uint32
+	Bytes    uint32
+	Family   uint16
+	Protocol uint16
+	Pad      uint32
 }
 
 type TraceRecNetns struct {
@@ -293,31 +305,33 @@ type TraceRecTimer struct {
 type TraceRecType uint32
 
 const (
-	TraceRecTypeREC_NONE        TraceRecType = 0
-	TraceRecTypeREC_TASK        TraceRecType = 1
-	TraceRecTypeREC_STATUS      TraceRecType = 2
-	TraceRecTypeREC_SWITCH      TraceRecType = 3
-	TraceRecTypeREC_WAKE        TraceRecType = 4
-	TraceRecTypeREC_WAKE_IRQ    TraceRecType = 5
-	TraceRecTypeREC_FORK        TraceRecType = 6
-	TraceRecTypeREC_EXEC        TraceRecType = 7
-	TraceRecTypeREC_ARGV        TraceRecType = 8
-	TraceRecTypeREC_COMM        TraceRecType = 9
-	TraceRecTypeREC_EXIT        TraceRecType = 10
-	TraceRecTypeREC_NETNS       TraceRecType = 11
-	TraceRecTypeREC_SYS_ENTER   TraceRecType = 12
-	TraceRecTypeREC_SYS_EXIT    TraceRecType = 13
-	TraceRecTypeREC_WORK_QUEUE  TraceRecType = 14
-	TraceRecTypeREC_WORK_START  TraceRecType = 15
-	TraceRecTypeREC_WORK_END    TraceRecType = 16
-	TraceRecTypeREC_TIMER       TraceRecType = 17
-	TraceRecTypeREC_BLOCK_ISSUE TraceRecType = 18
-	TraceRecTypeREC_BLOCK_DONE  TraceRecType = 19
-	TraceRecTypeREC_LOCK_BEGIN  TraceRecType = 20
-	TraceRecTypeREC_LOCK_END    TraceRecType = 21
-	TraceRecTypeREC_POINT       TraceRecType = 22
-	TraceRecTypeREC_SAMPLE      TraceRecType = 23
-	TraceRecTypeREC_IRQ_NAME    TraceRecType = 24
+	TraceRecTypeREC_NONE         TraceRecType = 0
+	TraceRecTypeREC_TASK         TraceRecType = 1
+	TraceRecTypeREC_STATUS       TraceRecType = 2
+	TraceRecTypeREC_SWITCH       TraceRecType = 3
+	TraceRecTypeREC_WAKE         TraceRecType = 4
+	TraceRecTypeREC_WAKE_IRQ     TraceRecType = 5
+	TraceRecTypeREC_FORK         TraceRecType = 6
+	TraceRecTypeREC_EXEC         TraceRecType = 7
+	TraceRecTypeREC_ARGV         TraceRecType = 8
+	TraceRecTypeREC_COMM         TraceRecType = 9
+	TraceRecTypeREC_EXIT         TraceRecType = 10
+	TraceRecTypeREC_NETNS        TraceRecType = 11
+	TraceRecTypeREC_SYS_ENTER    TraceRecType = 12
+	TraceRecTypeREC_SYS_EXIT     TraceRecType = 13
+	TraceRecTypeREC_WORK_QUEUE   TraceRecType = 14
+	TraceRecTypeREC_WORK_START   TraceRecType = 15
+	TraceRecTypeREC_WORK_END     TraceRecType = 16
+	TraceRecTypeREC_TIMER        TraceRecType = 17
+	TraceRecTypeREC_BLOCK_ISSUE  TraceRecType = 18
+	TraceRecTypeREC_BLOCK_DONE   TraceRecType = 19
+	TraceRecTypeREC_LOCK_BEGIN   TraceRecType = 20
+	TraceRecTypeREC_LOCK_END     TraceRecType = 21
+	TraceRecTypeREC_POINT        TraceRecType = 22
+	TraceRecTypeREC_SAMPLE       TraceRecType = 23
+	TraceRecTypeREC_IRQ_NAME     TraceRecType = 24
+	TraceRecTypeREC_MESSAGE_SENT TraceRecType = 25
+	TraceRecTypeREC_MESSAGE_READ TraceRecType = 26
 )
 
 type TraceRecWake struct {
@@ -406,6 +420,8 @@ const (
 	TraceProgLocalTimerOut         = "local_timer_out"
 	TraceProgLockBegin             = "lock_begin"
 	TraceProgLockEnd               = "lock_end"
+	TraceProgMessageRead           = "message_read"
+	TraceProgMessageSent           = "message_sent"
 	TraceProgRescheduleIn          = "reschedule_in"
 	TraceProgRescheduleOut         = "reschedule_out"
 	TraceProgSample                = "sample"
@@ -424,6 +440,7 @@ const (
 	TraceProgTimerIn               = "timer_in"
 	TraceProgTimerOut              = "timer_out"
 	TraceProgTimerStart            = "timer_start"
+	TraceProgWaitChild             = "wait_child"
 	TraceProgWorkEnd               = "work_end"
 	TraceProgWorkQueue             = "work_queue"
 	TraceProgWorkStart             = "work_start"
@@ -507,6 +524,8 @@ type TraceProgramSpecs struct {
 	LocalTimerOut         *ebpf.ProgramSpec `ebpf:"local_timer_out"`
 	LockBegin             *ebpf.ProgramSpec `ebpf:"lock_begin"`
 	LockEnd               *ebpf.ProgramSpec `ebpf:"lock_end"`
+	MessageRead           *ebpf.ProgramSpec `ebpf:"message_read"`
+	MessageSent           *ebpf.ProgramSpec `ebpf:"message_sent"`
 	RescheduleIn          *ebpf.ProgramSpec `ebpf:"reschedule_in"`
 	RescheduleOut         *ebpf.ProgramSpec `ebpf:"reschedule_out"`
 	Sample                *ebpf.ProgramSpec `ebpf:"sample"`
@@ -525,6 +544,7 @@ type TraceProgramSpecs struct {
 	TimerIn               *ebpf.ProgramSpec `ebpf:"timer_in"`
 	TimerOut              *ebpf.ProgramSpec `ebpf:"timer_out"`
 	TimerStart            *ebpf.ProgramSpec `ebpf:"timer_start"`
+	WaitChild             *ebpf.ProgramSpec `ebpf:"wait_child"`
 	WorkEnd               *ebpf.ProgramSpec `ebpf:"work_end"`
 	WorkQueue             *ebpf.ProgramSpec `ebpf:"work_queue"`
 	WorkStart             *ebpf.ProgramSpec `ebpf:"work_start"`
@@ -649,6 +669,8 @@ type TracePrograms struct {
 	LocalTimerOut         *ebpf.Program `ebpf:"local_timer_out"`
 	LockBegin             *ebpf.Program `ebpf:"lock_begin"`
 	LockEnd               *ebpf.Program `ebpf:"lock_end"`
+	MessageRead           *ebpf.Program `ebpf:"message_read"`
+	MessageSent           *ebpf.Program `ebpf:"message_sent"`
 	RescheduleIn          *ebpf.Program `ebpf:"reschedule_in"`
 	RescheduleOut         *ebpf.Program `ebpf:"reschedule_out"`
 	Sample                *ebpf.Program `ebpf:"sample"`
@@ -667,6 +689,7 @@ type TracePrograms struct {
 	TimerIn               *ebpf.Program `ebpf:"timer_in"`
 	TimerOut              *ebpf.Program `ebpf:"timer_out"`
 	TimerStart            *ebpf.Program `ebpf:"timer_start"`
+	WaitChild             *ebpf.Program `ebpf:"wait_child"`
 	WorkEnd               *ebpf.Program `ebpf:"work_end"`
 	WorkQueue             *ebpf.Program `ebpf:"work_queue"`
 	WorkStart             *ebpf.Program `ebpf:"work_start"`
@@ -700,6 +723,8 @@ func (p *TracePrograms) Close() error {
 		p.LocalTimerOut,
 		p.LockBegin,
 		p.LockEnd,
+		p.MessageRead,
+		p.MessageSent,
 		p.RescheduleIn,
 		p.RescheduleOut,
 		p.Sample,
@@ -718,6 +743,7 @@ func (p *TracePrograms) Close() error {
 		p.TimerIn,
 		p.TimerOut,
 		p.TimerStart,
+		p.WaitChild,
 		p.WorkEnd,
 		p.WorkQueue,
 		p.WorkStart,

@@ -252,8 +252,15 @@ struct request {
 	unsigned int cmd_flags, __data_len;
 };
 
+struct in6_addr {
+	u8 in6_u[16];
+};
+
 struct sock_common {
+	u32 skc_daddr, skc_rcv_saddr;
+	u16 skc_dport, skc_num;
 	unsigned short skc_family;
+	struct in6_addr skc_v6_daddr, skc_v6_rcv_saddr;
 };
 
 struct sock {

@@ -63,6 +63,9 @@ var recordTypes = [...]recordType{
 	bpf.TraceRecTypeREC_POINT:       fixed((*decoder).point),
 	bpf.TraceRecTypeREC_SAMPLE:      fixed((*decoder).sample),
 	bpf.TraceRecTypeREC_IRQ_NAME:    fixed((*decoder).irqName),
+
+	bpf.TraceRecTypeREC_MESSAGE_SENT: fixed((*decoder).messageSent),
+	bpf.TraceRecTypeREC_MESSAGE_READ: fixed((*decoder).messageRead),
 }
 
 // decoder turns the records of one recording into a trace. It goes over them

@@ -5,6 +5,8 @@ package ebpf
 import (
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"stagetrace/bpf"
 	"stagetrace/tracer"
 )
@@ -255,6 +257,23 @@ func (d *decoder) block(r *bpf.TraceRecBlock, kind tracer.Kind) {
 func (d *decoder) blockIssue(r *bpf.TraceRecBlock, _ []byte) { d.block(r, tracer.KindSend) }
 func (d *decoder) blockDone(r *bpf.TraceRecBlock, _ []byte)  { d.block(r, tracer.KindRecv) }
 
+// message is what a task sent on a connection or read from one.
+func (d *decoder) message(r *bpf.TraceRecMessage, kind tracer.Kind) {
+	name := "unix"
+	if r.Family != unix.AF_UNIX {
+		name = "inet"
+		if p, ok := protocols[r.Protocol]; ok {
+			name = p
+		}
+	}
+	d.add(&r.H, tracer.Event{Kind: kind, Class: tracer.ClassSocket, Task: d.resolve(r.Tid), Name: d.b.String(name), Flow: r.Flow, Value: int64(r.Bytes)}, subEvent)
+}
+
+var protocols = map[uint16]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp"}
+
+func (d *decoder) messageSent(r *bpf.TraceRecMessage, _ []byte) { d.message(r, tracer.KindSend) }
+func (d *decoder) messageRead(r *bpf.TraceRecMessage, _ []byte) { d.message(r, tracer.KindRecv) }
+
 // lockKinds are the flags of contention_begin (include/trace/events/lock.h),
 // most telling first.
 var lockKinds = []struct {
@@ -284,6 +303,7 @@ var pointNames = [...]string{
 	bpf.TracePointIdPOINT_CGROUP_RELEASE: "cgroup_release",
 	bpf.TracePointIdPOINT_CGROUP_ATTACH:  "cgroup_attach_task",
 	bpf.TracePointIdPOINT_EXIT_MMAP:      "exit_mmap",
+	bpf.TracePointIdPOINT_WAIT:           "sched_process_wait",
 }
 
 func (d *decoder) point(r *bpf.TraceRecPoint, rest []byte) {

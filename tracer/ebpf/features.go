@@ -29,6 +29,7 @@ const (
 	FeatureRawTracepoint = "raw tracepoint"
 	FeatureTaskStorage   = "task storage"
 	FeatureTaskIterator  = "task iterator"
+	FeatureMessages      = "socket messages"
 	FeatureCPUClock      = "cpu-clock samples"
 	FeatureMmap          = "perf mmap records"
 	FeatureBuildIDs      = "perf build ids"
