@@ -251,11 +251,13 @@ func TestLosses(t *testing.T) {
 			if op.LostEvents != want || op.Incomplete != (want > 0) {
 				rt.Fatalf("operation %d of [%d, %d] lost %d (incomplete %v), want %d of %v", op.Index, op.Begin, op.End, op.LostEvents, op.Incomplete, want, lost)
 			}
-			return checkPath(&op.Path, op.Begin, op.End)
+			return nil
 		})
 		if err != nil {
 			rt.Fatal(err)
 		}
+		analyseTrace(rt, set, tr)
+		analyseTrace(rt, set, w.operations(4))
 	})
 }
 

@@ -1,6 +1,8 @@
 package analysis
 
 import (
+	"slices"
+
 	"stagetrace/analysis/stage"
 	"stagetrace/tracer"
 )
@@ -152,8 +154,10 @@ func (x *index) fill(m *stage.Matcher) {
 			}
 		case tracer.KindBegin:
 			st := stacks[e.Task]
-			if once := e.Class == tracer.ClassSyscall || e.Class == tracer.ClassWork; once && len(st) > 0 && st[len(st)-1].class == e.Class {
-				st = x.close(e, st, spansNow, len(st)-1) // its end was lost
+			if e.Class == tracer.ClassSyscall || e.Class == tracer.ClassWork { // a task is in one at a time: the end of another was lost
+				if j := slices.IndexFunc(st, func(o open) bool { return o.class == e.Class }); j >= 0 {
+					st = x.close(e, st, spansNow, j)
+				}
 			}
 			o := open{class: e.Class, name: e.Name, flow: e.Flow, outer: spansNow[e.Task], item: -1}
 			if e.Class == tracer.ClassWork {
