@@ -207,18 +207,40 @@ func (w *world) arm(cpu int, cur tracer.TaskID) {
 	w.event(e, cpu)
 }
 
-// message sends, or receives what was sent.
+// message reads what has come, or sends on one direction of a connection; now and
+// then that ends a sleep of whoever waits at the other end, on the sender's time
+// or on a bystander's.
 func (w *world) message(cpu int, cur tracer.TaskID) {
 	if !w.user(cur) {
 		return
 	}
-	e := tracer.Event{Kind: tracer.KindSend, Class: tracer.ClassSocket, Task: cur, Value: 64}
-	if flow, ok := w.pick(&w.sent); ok && w.rng.IntN(2) == 0 {
-		e.Kind, e.Flow = tracer.KindRecv, flow
-	} else {
-		e.Flow = w.give(&w.sent)
+	t := &w.tasks[cur]
+	if t.mail != 0 && w.unread[t.mail] > 0 {
+		n := 1 + w.rng.Int64N(w.unread[t.mail])
+		w.unread[t.mail] -= n
+		w.event(tracer.Event{Kind: tracer.KindRecv, Class: tracer.ClassSocket, Task: cur, Flow: t.mail, Value: n}, cpu)
+		return
 	}
-	w.event(e, cpu)
+	flow, n := uint64(2+w.rng.IntN(8)), 1+w.rng.Int64N(100)
+	w.unread[flow] += n
+	w.event(tracer.Event{Kind: tracer.KindSend, Class: tracer.ClassSocket, Task: cur, Flow: flow, Value: n}, cpu)
+	p := w.anyTask()
+	to := &w.tasks[p]
+	if !w.user(p) || p == cur || to.state == tracer.StateDead {
+		return
+	}
+	to.mail = flow
+	if to.state == tracer.StateBlocked && !to.ready {
+		to.state = tracer.StateRunnable
+		e := tracer.Event{Kind: tracer.KindWake, Task: cur, Peer: p}
+		if r := w.rng.IntN(4); r > 0 {
+			e.Ctx, e.Name = tracer.CtxSoftirq, w.str("NET_RX")
+			if r > 1 {
+				e.Flags = tracer.FlagInline
+			}
+		}
+		w.event(e, cpu)
+	}
 }
 
 func (w *world) namespace(cpu int, cur tracer.TaskID) {

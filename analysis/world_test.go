@@ -22,9 +22,9 @@ type world struct {
 	cpu     int // of the last event
 	seq     []uint32
 	strings map[string]tracer.StringID
-	queued  []uint64 // work items
-	armed   []uint64 // timers
-	sent    []uint64 // messages
+	queued  []uint64         // work items
+	armed   []uint64         // timers
+	unread  map[uint64]int64 // bytes, by connection and direction
 	netns   []uint64
 	cgroups []uint64
 	freed   []int32 // tids of the dead
@@ -41,6 +41,7 @@ type simTask struct {
 	item    bool // a worker inside of an item
 	call    tracer.StringID
 	locks   []uint64
+	mail    uint64 // the connection on which something has come for it; 0
 	slept   tracer.StackID
 }
 
@@ -55,7 +56,7 @@ var actions = []struct {
 }{
 	{60, (*world).wake}, {40, (*world).switchAway}, {4, (*world).fork}, {2, (*world).exec}, {2, (*world).exit},
 	{40, (*world).work}, {5, (*world).queue}, {3, (*world).namespace}, {2, (*world).cgroup}, {2, (*world).arm},
-	{6, (*world).message}, {6, (*world).sample}, {8, (*world).syscall}, {4, (*world).lock}, {30, (*world).mark},
+	{12, (*world).message}, {6, (*world).sample}, {8, (*world).syscall}, {4, (*world).lock}, {30, (*world).mark},
 }
 
 var actionWeights = func() (sum int) {
@@ -79,7 +80,7 @@ var calls = []string{"read", "write", "futex", "nanosleep", "epoll_wait", "execv
 var kernelThreads = []string{"kworker/0:1", "kworker/u4:2", "rcu_preempt", "kworker/1:0", "ksoftirqd/0", "jbd2/vda-8", "migration/1"}
 
 func newWorld(seed uint64, cpus, tasks int) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), run: make([]tracer.TaskID, cpus), seq: make([]uint32, cpus), strings: map[string]tracer.StringID{}}
+	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), run: make([]tracer.TaskID, cpus), seq: make([]uint32, cpus), strings: map[string]tracer.StringID{}, unread: map[uint64]int64{}}
 	w.tr = &tracer.Trace{Strings: []string{""}, Args: []tracer.Args{nil}, Stacks: []tracer.Stack{{}},
 		Tasks: []tracer.Task{{Leader: tracer.Idle, Parent: tracer.NoTask, Kernel: true}}}
 	w.tr.Meta.CPUs = cpus
