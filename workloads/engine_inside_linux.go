@@ -179,14 +179,14 @@ func freezeCgroup(dir string, freeze bool) error {
 	if freeze {
 		v2, v1, frozen = "1", "FROZEN", "frozen 1"
 	}
-	err := os.WriteFile(filepath.Join(dir, "cgroup.freeze"), []byte(v2), 0)
+	err := writeExisting(filepath.Join(dir, "cgroup.freeze"), v2)
 	if err == nil {
 		return awaitInFile(filepath.Join(dir, "cgroup.events"), frozen)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	err = os.WriteFile(filepath.Join(dir, "freezer.state"), []byte(v1), 0)
+	err = writeExisting(filepath.Join(dir, "freezer.state"), v1)
 	if errors.Is(err, fs.ErrNotExist) {
 		return errNoFreezer
 	}
@@ -194,6 +194,17 @@ func freezeCgroup(dir string, freeze bool) error {
 		return err
 	}
 	return awaitInFile(filepath.Join(dir, "freezer.state"), v1)
+}
+
+// writeExisting writes to a file and does not try to make it, which in a cgroup
+// is forbidden and not merely in vain.
+func writeExisting(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
 }
 
 // awaitInFile waits until a file of a cgroup has a line. Files that tell of

@@ -7,6 +7,7 @@ func Table() []Workload {
 		containerStart(),
 		containerExec(),
 		containerPause(),
+		kernelPrimitives(),
 		{
 			Name:    CommandName,
 			Summary: "Run a command until it exits",
