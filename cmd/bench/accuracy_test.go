@@ -125,23 +125,35 @@ func TestRealAccuracy(t *testing.T) {
 			t.Fatalf("build %s: %v\n%s", program, err, out)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bench"), "-accuracy", "-rounds", "1", "-trace", filepath.Join(dir, "trace"))
-	out, err := cmd.CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tool := range tellers(filepath.Join(dir, "trace")) {
-		m := regexp.MustCompile(`(?m)^  ` + regexp.QuoteMeta(tool.name) + ` +([0-9.]+) ms +([0-9.]+) ms +([0-9.]+) %  1$`).FindSubmatch(out)
-		switch {
-		case tool.why != "":
-			t.Log(tool.why)
-		case m == nil:
-			t.Errorf("%s: no figures", tool.name)
-		case string(m[1]) == "0.0":
-			t.Errorf("%s: its table is empty", tool.name)
-		case tool.name == ownTeller && string(m[3]) != "100.00":
-			t.Errorf("%s adds up to %s %%", tool.name, m[3])
+	trace := filepath.Join(dir, "trace")
+	var wrong []string
+	for range 3 { // a daemon may refuse a run, or a tool fail: but not always
+		out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "bench"), "-accuracy", "-rounds", "1", "-trace", trace).CombinedOutput()
+		t.Logf("%s", out)
+		if err != nil && strings.Contains(string(out), "add up to") {
+			t.Fatal(err)
+		}
+		if wrong = unread(string(out), tellers(trace)); len(wrong) == 0 {
+			return
 		}
 	}
+	t.Error(strings.Join(wrong, "\n"))
+}
+
+// unread says of which tools that are here the output gives no figures, or no
+// possible ones.
+func unread(out string, all []teller) (wrong []string) {
+	for _, tool := range all {
+		m := regexp.MustCompile(`(?m)^  ` + regexp.QuoteMeta(tool.name) + ` +([0-9.]+) ms +([0-9.]+) ms +([0-9.]+) %  1$`).FindStringSubmatch(out)
+		switch {
+		case tool.why != "":
+		case m == nil:
+			wrong = append(wrong, tool.name+": no figures")
+		case m[1] == "0.0":
+			wrong = append(wrong, tool.name+": its table is empty")
+		case tool.name == ownTeller && m[3] != "100.00":
+			wrong = append(wrong, tool.name+": adds up to "+m[3]+" %")
+		}
+	}
+	return wrong
 }
