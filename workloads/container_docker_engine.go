@@ -21,6 +21,7 @@ type dockerEngine struct {
 	start   string   // the command that starts it
 	install string   // what brings it, when there is no sign of it
 	systems []string // where it exists, as GOOS; nil: everywhere
+	signs   []string // folders that say that it is installed; nil: the program that starts it
 	// sockets are the paths where it listens. nil: whatever the docker CLI
 	// would talk to.
 	sockets func(e dockerEnv) []string
@@ -40,6 +41,7 @@ func dockerEngines() []dockerEngine {
 	return []dockerEngine{
 		{name: "docker", summary: "Docker Engine, by its API or its CLI (parameter path)"},
 		{name: "docker-desktop", summary: "Docker Desktop", start: "docker desktop start", install: "https://docs.docker.com/desktop",
+			signs:   []string{"/opt/docker-desktop", "/Applications/Docker.app", `C:\Program Files\Docker\Docker`},
 			context: "desktop-linux", sockets: func(e dockerEnv) []string {
 				if runtime.GOOS == "windows" {
 					return []string{`//./pipe/dockerDesktopLinuxEngine`}
@@ -161,11 +163,27 @@ func (d dockerEngine) absent(err error) Found {
 	if d.systems != nil && !slices.Contains(d.systems, runtime.GOOS) {
 		return Found{State: OtherSystem, Why: fmt.Sprintf("%s runs on %s, this is %s; %v", d.name, strings.Join(d.systems, " and "), runtime.GOOS, err)}
 	}
-	program, _, _ := strings.Cut(d.start, " ")
-	if _, missing := newCLIClient(program); missing != nil && d.install != "" {
-		return Found{State: NotInstalled, Why: err.Error() + ", and no " + program + " on PATH", Hint: d.install}
+	if missing := d.missing(); missing != "" {
+		return Found{State: NotInstalled, Why: err.Error() + ", and no " + missing, Hint: d.install}
 	}
 	return Found{State: NotRunning, Why: err.Error(), Hint: d.start}
+}
+
+// missing says what there is no sign of; "" when the engine is installed.
+func (d dockerEngine) missing() string {
+	for _, f := range d.signs {
+		if _, err := os.Stat(f); err == nil {
+			return ""
+		}
+	}
+	if d.signs != nil {
+		return strings.Join(d.signs, ", ")
+	}
+	program, _, _ := strings.Cut(d.start, " ")
+	if _, err := newCLIClient(program); err != nil {
+		return program + " on PATH"
+	}
+	return ""
 }
 
 // engineVersion names the engine, its version and the API version spoken.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -183,5 +182,5 @@ func mountCount(p Params) (int, error) {
 
 // notOnPath says that a program is not there.
 func notOnPath(name, install string) Found {
-	return Found{State: NotInstalled, Why: "no " + name + " on PATH (" + os.Getenv("PATH") + ")", Hint: install}
+	return Found{State: NotInstalled, Why: "no " + name + " on PATH", Hint: install}
 }

@@ -10,6 +10,7 @@ import (
 
 	"stagetrace/tracer"
 	"stagetrace/tracer/backends"
+	"stagetrace/workloads"
 )
 
 func doctorCommand(term *terminal) *cobra.Command {
@@ -50,8 +51,33 @@ func doctor(ctx context.Context, w io.Writer) error {
 			}
 		}
 	}
+	if err := doctorTargets(ctx, w); err != nil {
+		return err
+	}
 	if !stages {
 		return silentError{errNoStages}
+	}
+	return nil
+}
+
+// doctorTargets prints what is done differently here with targets that are
+// found, such as work-arounds, and what is missing of them.
+func doctorTargets(ctx context.Context, w io.Writer) error {
+	seen := map[string]bool{}
+	for _, l := range workloads.Table() {
+		for _, t := range l.Targets {
+			if seen[t.Name] {
+				continue
+			}
+			seen[t.Name] = true
+			found := t.Find(ctx)
+			if !found.OK || found.Note == "" {
+				continue
+			}
+			if _, err := fmt.Fprintf(w, "target %s: %s\n", t.Name, printable(found.Note, false)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -91,23 +91,42 @@ func listWorkloads(_ context.Context, w io.Writer) error {
 	return nil
 }
 
+// listTargets lists what workloads can be carried out by, and then the
+// systems that none of them drives.
 func listTargets(ctx context.Context, w io.Writer) error {
 	for _, l := range workloads.Table() {
 		for _, t := range l.Targets {
-			found := t.Find(ctx)
-			state := strings.TrimSpace("here: " + found.Where + " " + found.Version)
-			if !found.OK {
-				state = "not here: " + found.Why
-				if found.Hint != "" {
-					state += "; try: " + found.Hint
-				}
-			}
-			if err := writeRows(w, []string{l.Name, t.Name, t.Summary, state}); err != nil {
+			if err := listTarget(ctx, w, l.Name, t); err != nil {
 				return err
 			}
 		}
 	}
+	for _, t := range workloads.OtherSystems() {
+		if err := listTarget(ctx, w, "(any command)", t); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+func listTarget(ctx context.Context, w io.Writer, workload string, t workloads.Target) error {
+	found := t.Find(ctx)
+	state, text := string(found.State), strings.TrimSpace(found.Where+" "+found.Version)
+	switch {
+	case state == "" && found.OK:
+		state = "found"
+	case state == "":
+		state = "not usable"
+	}
+	for _, more := range []string{found.Note, found.Why} {
+		if more != "" {
+			text = strings.TrimPrefix(text+"; "+more, "; ")
+		}
+	}
+	if found.Hint != "" {
+		text += "; try: " + found.Hint
+	}
+	return writeRows(w, []string{workload, t.Name, state, text, t.Summary})
 }
 
 // listStages prints every stage under the set whose file names it first.

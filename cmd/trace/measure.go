@@ -43,6 +43,9 @@ func measureRun(ctx context.Context, o *runOptions, term *terminal) error {
 		m.progress.note("skipped %s", n)
 		m.warn(warnSkipped, "not measured: "+n, "")
 	}
+	for _, n := range s.partly {
+		m.warn(warnClientOnly, "only the client's part is recorded: "+n, "")
+	}
 	m.base.Workload, m.base.Units, m.base.Params, m.base.Command = s.workload.Name, s.workload.Unit, s.params, o.argv
 	if err := m.writeFacts(); err != nil {
 		return err

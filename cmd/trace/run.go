@@ -80,7 +80,7 @@ func runCommand(term *terminal) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SetInterspersed(false)
 	flags.StringVar(&o.workload, "workload", "", "workload to run (trace list workloads)")
-	flags.StringSliceVar(&o.targets, "target", nil, "targets that carry it out, comma-separated (default: the first that can)")
+	flags.StringSliceVar(&o.targets, "target", nil, "targets that carry it out, comma-separated; all: every one that can (default: the first that can)")
 	flags.StringArrayVarP(&o.params, "param", "p", nil, "set a parameter, NAME=VALUE[,VALUE]...; several values make a matrix")
 	flags.IntVar(&o.plan.Warmup, "warmup", workloadWarmup, "warm-up operations per target (0 for a command)")
 	flags.IntVar(&o.plan.Runs, "runs", workloadRuns, "traced operations per target (10 for a command)")

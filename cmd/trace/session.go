@@ -53,12 +53,13 @@ const (
 	warnPrivilege   = "privilege"
 	warnPortable    = "portable-backend"
 	warnSkipped     = "skipped-target"
+	warnClientOnly  = "client-only"
 	warnInterrupted = "interrupted"
 	warnEndedEarly  = "ended-early"
 	warnLeftover    = "left-over-processes"
 )
 
-var recordingWarnings = []string{warnPrivilege, warnPortable, warnSkipped, warnInterrupted, warnEndedEarly, warnLeftover}
+var recordingWarnings = []string{warnPrivilege, warnPortable, warnSkipped, warnClientOnly, warnInterrupted, warnEndedEarly, warnLeftover}
 
 // openSession opens the first backend that can record here. When that is one
 // that sees no stages, the warning says why. Only what a system cannot do, or

@@ -16,7 +16,8 @@ type subject struct {
 	running  []workloads.Running
 	params   map[string]string // as given or by default; several values: comma-separated
 	notes    []string          // about targets: where they were found
-	skipped  []string          // combinations that a target refuses, and why
+	skipped  []string          // targets that are not here, combinations that one refuses, and why
+	partly   []string          // targets of which only the client's part can be seen
 }
 
 // subject makes instances for every target and every combination of
@@ -94,6 +95,9 @@ func (o *runOptions) chosenTargets(ctx context.Context, w workloads.Workload, s 
 		}
 		return nil, fmt.Errorf("no target of %s can run here:\n  %s", w.Name, strings.Join(why, "\n  "))
 	}
+	if len(o.targets) == 1 && o.targets[0] == allTargets {
+		return s.present(ctx, w)
+	}
 	var chosen []workloads.Target
 	seen := map[string]bool{}
 	for _, name := range o.targets {
@@ -115,8 +119,36 @@ func (o *runOptions) chosenTargets(ctx context.Context, w workloads.Workload, s 
 	return chosen, nil
 }
 
+// allTargets is the name that stands for every target that can run here.
+const allTargets = "all"
+
+// present are the targets that can run here; of the others it is noted why not.
+func (s *subject) present(ctx context.Context, w workloads.Workload) ([]workloads.Target, error) {
+	var chosen []workloads.Target
+	for _, t := range w.Targets {
+		found := t.Find(ctx)
+		if !found.OK {
+			s.skipped = append(s.skipped, strings.TrimPrefix(missingTarget(t, found).Error(), "target "))
+			continue
+		}
+		s.note(t, found)
+		chosen = append(chosen, t)
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("no target of %s can run here:\n  %s", w.Name, strings.Join(s.skipped, "\n  "))
+	}
+	return chosen, nil
+}
+
 func (s *subject) note(t workloads.Target, found workloads.Found) {
-	s.notes = append(s.notes, strings.TrimSpace(fmt.Sprintf("target %s: %s %s", t.Name, found.Where, found.Version)))
+	text := strings.TrimSpace(fmt.Sprintf("target %s: %s %s", t.Name, found.Where, found.Version))
+	if found.Note != "" {
+		text += "; " + found.Note
+	}
+	s.notes = append(s.notes, text)
+	if found.State == workloads.ClientOnly {
+		s.partly = append(s.partly, text)
+	}
 }
 
 func missingTarget(t workloads.Target, found workloads.Found) error {
