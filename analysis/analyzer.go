@@ -15,6 +15,10 @@ type Options struct {
 	// Settle is how long after its end work that an operation caused is still
 	// counted as its own (off the path). 0: to the end of the trace.
 	Settle tracer.Time
+	// WhatIf: how much shorter the operations would be without each stage.
+	WhatIf bool
+	// Scenario is a what-if of its own, made with the same set; may be nil.
+	Scenario *Scenario
 }
 
 // Analyzer analyses the traces of one run, one after the other, and keeps
@@ -66,6 +70,7 @@ type traceAnalysis struct {
 	match     *stage.Matcher
 	tl        *timeline
 	ix        *index
+	msgs      socketReads
 	threads   map[tracer.TaskID][]tracer.TaskID
 	exits     []tracer.Time // when a task began to exit; 0 never
 	gone      []tracer.Time // when it was last seen dying; 0 never
@@ -79,17 +84,17 @@ type traceAnalysis struct {
 
 // waitSet is the ids of the wait reasons that the walk itself gives.
 type waitSet struct {
-	unknown, lost, work, runqueue, tracer, infrastructure stage.WaitID
-	held                                                  map[tracer.Flags]stage.WaitID
-	leaf                                                  map[Leaf]stage.WaitID
+	unknown, lost, work, runqueue, interference, tracer, infrastructure stage.WaitID
+	held                                                                map[tracer.Flags]stage.WaitID
+	leaf                                                                map[Leaf]stage.WaitID
 }
 
 func newWaitSet(set *stage.Set) waitSet {
 	n := set.WaitNamed
 	const st, tr, fr = tracer.FlagStopped, tracer.FlagTraced, tracer.FlagFrozen
-	return waitSet{unknown: n("unknown"), lost: n("lost"), work: n("work"), runqueue: n("runqueue"), tracer: n("tracer"), infrastructure: n("infrastructure"),
+	return waitSet{unknown: n("unknown"), lost: n("lost"), work: n("work"), runqueue: n("runqueue"), interference: n("interference"), tracer: n("tracer"), infrastructure: n("infrastructure"),
 		held: map[tracer.Flags]stage.WaitID{st: n("stopped"), tr: n("traced"), fr: n("frozen"), st | tr: n("traced"), st | fr: n("frozen"), tr | fr: n("traced"), st | tr | fr: n("traced")},
-		leaf: map[Leaf]stage.WaitID{LeafTimer: n("timer"), LeafNetwork: n("network"), LeafDevice: n("device"), LeafInterrupt: n("irq")}}
+		leaf: map[Leaf]stage.WaitID{LeafTimer: n("timer"), LeafNetwork: n("network"), LeafDevice: n("device"), LeafInterrupt: n("irq"), LeafQueueing: n("queueing")}}
 }
 
 func newTraceAnalysis(tr *tracer.Trace, set *stage.Set) *traceAnalysis {
@@ -117,6 +122,7 @@ func newTraceAnalysis(tr *tracer.Trace, set *stage.Set) *traceAnalysis {
 	a.match = set.Bind(a.tr)
 	a.tl = newTimeline(a.tr)
 	a.ix = newIndex(a.tr, a.match)
+	a.msgs = newSocketReads(a.tr)
 	return a
 }
 
@@ -231,6 +237,10 @@ func (a *traceAnalysis) operation(p pair, opt Options) (op *Operation, m *marks,
 	op.OffPath = sumOffPath(a.set, op.Off, op.End)
 	op.LostEvents = a.tl.lostIn(op.Begin, op.End)
 	op.Incomplete = op.LostEvents > 0
+	if opt.WhatIf {
+		op.WhatIf = a.dependencies(op, m, p).whatIf(a.set, opt.Scenario)
+		op.CannotTell = op.WhatIf == nil
+	}
 	return op, m, nil
 }
 

@@ -48,6 +48,7 @@ func checkPath(p *Path, begin, end tracer.Time) error {
 // breakdown sums a path by stage. The ns of the rows add up to end - begin.
 func breakdown(set *stage.Set, p *Path) []StageResult {
 	rows := map[string]*StageResult{}
+	queue := set.WaitNamed("runqueue")
 	last := ""
 	for i := range p.Segments {
 		s := &p.Segments[i]
@@ -66,15 +67,19 @@ func breakdown(set *stage.Set, p *Path) []StageResult {
 		switch s.State {
 		case tracer.StateRunning:
 			r.RunningNs += d
+			continue
 		case tracer.StateRunnable:
 			r.RunnableNs += d
+			if s.Wait == queue { // the plain case is what the state says
+				continue
+			}
 		default:
 			r.BlockedNs += d
-			if r.Waits == nil {
-				r.Waits = map[string]int64{}
-			}
-			r.Waits[waitName(set, s.Wait)] += d
 		}
+		if r.Waits == nil {
+			r.Waits = map[string]int64{}
+		}
+		r.Waits[waitName(set, s.Wait)] += d
 	}
 	out := make([]StageResult, 0, len(rows))
 	for _, r := range rows {

@@ -9,7 +9,10 @@ import (
 
 // episode is a stretch of a task's life, between two sleeps, that the
 // operation caused.
-type episode struct{ from, to tracer.Time }
+type episode struct {
+	from, to tracer.Time
+	request  int32 // 1 + the event that sent the message with which it began, when that had lain in a queue
+}
 
 // marks is the forward pass: everything an operation caused, directly or by
 // somebody it woke, forked, queued work to or armed a timer for.
@@ -40,6 +43,10 @@ type marker struct {
 	flows  map[uint64]bool
 	names  markNames
 
+	sent        map[int32]bool  // events that sent the operation's messages on sockets
+	connections map[uint64]bool // that the operation sent something on
+	requests    []int32         // per task: episode.request of the one that has begun
+
 	touched map[tracer.TaskID]bool // leaders of user processes that the operation has reached
 	foreign []bool                 // per task: what it does was asked for by somebody outside of the operation
 }
@@ -52,6 +59,7 @@ const noTime tracer.Time = -1 << 62
 func (a *traceAnalysis) mark(root tracer.TaskID, begin, end, until tracer.Time, from int) *marks {
 	n := len(a.tr.Tasks)
 	k := &marker{a: a, root: root, driver: a.tr.Leader(root), flows: map[uint64]bool{}, touched: map[tracer.TaskID]bool{},
+		sent: map[int32]bool{}, connections: map[uint64]bool{}, requests: make([]int32, n),
 		foreign: make([]bool, n), since: make([]tracer.Time, n), asleep: make([]int32, n),
 		out: &marks{episodes: map[tracer.TaskID][]episode{}, shares: map[*item]int{}, forked: map[tracer.TaskID]bool{},
 			netns: map[uint64]bool{}, cgroups: map[uint64]bool{}}}
@@ -124,8 +132,8 @@ func (k *marker) wake(e *tracer.Event, own bool) {
 
 func (k *marker) end(id tracer.TaskID, at tracer.Time) {
 	if id > 0 && k.since[id] != noTime {
-		k.out.episodes[id] = append(k.out.episodes[id], episode{k.since[id], at})
-		k.since[id] = noTime
+		k.out.episodes[id] = append(k.out.episodes[id], episode{k.since[id], at, k.requests[id]})
+		k.since[id], k.requests[id] = noTime, 0
 	}
 }
 
@@ -159,7 +167,11 @@ func (k *marker) event(i int, e *tracer.Event) {
 		}
 	case tracer.KindSend:
 		if own && k.ours(e.Task) {
-			k.flows[e.Flow] = true
+			k.send(i, e)
+		}
+	case tracer.KindRecv:
+		if e.Class == tracer.ClassSocket && e.Task > 0 {
+			k.received(i, e)
 		}
 	case tracer.KindPoint:
 		k.point(e)
@@ -168,6 +180,15 @@ func (k *marker) event(i int, e *tracer.Event) {
 			k.work(e)
 		}
 	}
+}
+
+// send notes what a marked task queues, arms, issues or says.
+func (k *marker) send(i int, e *tracer.Event) {
+	if e.Class != tracer.ClassSocket {
+		k.flows[e.Flow] = true
+		return
+	}
+	k.sent[int32(i)], k.connections[connection(e.Flow)] = true, true
 }
 
 // fork marks the child. A new process is the operation's own for as long as it
@@ -253,6 +274,38 @@ func (m *marks) at(id tracer.TaskID, t tracer.Time) bool {
 	ep := m.episodes[id]
 	i := sort.Search(len(ep), func(i int) bool { return ep[i].from >= t })
 	return i > 0 && ep[i-1].to >= t
+}
+
+// during tells whether a task did anything for the operation in [lo, hi].
+func (m *marks) during(id tracer.TaskID, lo, hi tracer.Time) bool {
+	if m.owned(id) {
+		return true
+	}
+	ep := m.episodes[id]
+	i := sort.Search(len(ep), func(i int) bool { return ep[i].to >= lo })
+	return i < len(ep) && ep[i].from <= hi
+}
+
+// takenUp is the message with which a task took the operation's work up at t,
+// coming from other work: the event that sent it, -1 for none.
+func (m *marks) takenUp(id tracer.TaskID, t tracer.Time) int32 {
+	ep := m.episodes[id]
+	i := sort.Search(len(ep), func(i int) bool { return ep[i].from >= t })
+	if i < len(ep) && ep[i].from == t {
+		return ep[i].request - 1
+	}
+	return -1
+}
+
+// queuedIn is when a task took the operation's work up in (lo, hi), coming
+// from other work; lo if it did not.
+func (m *marks) queuedIn(id tracer.TaskID, lo, hi tracer.Time) tracer.Time {
+	ep := m.episodes[id]
+	i := sort.Search(len(ep), func(i int) bool { return ep[i].from >= hi })
+	if i > 0 && ep[i-1].request > 0 && ep[i-1].from > lo {
+		return ep[i-1].from
+	}
+	return lo
 }
 
 // lastBefore is the end of the last marked stretch of a task in (lo, hi], or

@@ -36,12 +36,19 @@ func (w *walker) walk(th tracer.TaskID, lo, hi tracer.Time, root bool, link int3
 			root = false
 			continue
 		}
+		if request := w.marks.takenUp(th, hi); request >= 0 && !root {
+			th, hi = w.queued(th, request, lo, hi, link)
+			continue
+		}
 		s := w.tl.before(th, hi)
 		if s == nil {
 			th, hi = w.birth(th, lo, hi, link)
 			continue
 		}
 		a := max(s.start, lo)
+		if !root {
+			a = w.marks.queuedIn(th, a, hi)
+		}
 		switch s.state {
 		case tracer.StateRunning:
 			w.running(th, a, hi, link)
@@ -97,6 +104,12 @@ func (w *walker) blocked(th tracer.TaskID, s *interval, a, hi tracer.Time, root 
 			return sib, x, w.link(link, th, s, seg), false
 		}
 	}
+	if leaf == LeafNetwork {
+		if m := w.sender(th, &w.tr.Events[s.wake]); m != nil {
+			w.delivery(th, s, seg, m, link, depth)
+			return th, a, link, root
+		}
+	}
 	if leaf != LeafNone {
 		seg.Leaf = leaf
 		w.emit(seg)
@@ -108,6 +121,19 @@ func (w *walker) blocked(th tracer.TaskID, s *interval, a, hi tracer.Time, root 
 		return th, a, link, root
 	}
 	return to, hi, down, false
+}
+
+// delivery covers a sleep that a message from a task of this machine ended:
+// the network's part since it was sent, and before that what the sender did.
+func (w *walker) delivery(th tracer.TaskID, s *interval, seg Segment, m *tracer.Event, link int32, depth int) {
+	lo, x := seg.Begin, max(m.Time, seg.Begin)
+	seg.Begin, seg.Leaf = x, LeafNetwork
+	if x < seg.End {
+		w.emit(seg)
+	}
+	if lo < x {
+		w.walk(m.Task, lo, x, false, w.link(link, th, s, seg), depth+1)
+	}
 }
 
 // cause says who ended a sleep, or why nobody is to be followed. It may name
@@ -173,14 +199,11 @@ var infrastructure = []string{"migration/", "ksoftirqd/", "kthreadd", "rcu_", "r
 // interrupt names a wake that came from interrupt context: what happened to
 // run below it is a bystander.
 func (w *walker) interrupt(e *tracer.Event, seg *Segment) Leaf {
-	name := w.tr.String(e.Name)
-	for _, r := range interruptLeaves {
-		if strings.Contains(name, r.part) {
-			if w.generic(seg.Wait) || r.leaf == LeafTimer {
-				seg.Wait = w.waits.leaf[r.leaf]
-			}
-			return r.leaf
+	if leaf := leafOfInterrupt(w.tr.String(e.Name)); leaf != LeafNone {
+		if w.generic(seg.Wait) || leaf == LeafTimer {
+			seg.Wait = w.waits.leaf[leaf]
 		}
+		return leaf
 	}
 	leaf := LeafInterrupt
 	if e.Ctx == tracer.CtxHardirq {
@@ -190,6 +213,16 @@ func (w *walker) interrupt(e *tracer.Event, seg *Segment) Leaf {
 		seg.Wait = w.waits.leaf[leaf]
 	}
 	return leaf
+}
+
+// leafOfInterrupt looks a name up in interruptLeaves.
+func leafOfInterrupt(name string) Leaf {
+	for _, r := range interruptLeaves {
+		if strings.Contains(name, r.part) {
+			return r.leaf
+		}
+	}
+	return LeafNone
 }
 
 // interruptLeaves is the table of what wakes from interrupt context mean, by
@@ -293,11 +326,17 @@ func (w *walker) walkInside(it *item, lo, hi tracer.Time, link int32, depth int)
 	}
 }
 
-// runnable is a wait for a CPU: after a wake, or after being preempted.
+// runnable is a wait for a CPU: after a wake, or after being preempted. Whoever
+// had that CPU says whose contention it is.
 func (w *walker) runnable(th tracer.TaskID, s *interval, a, hi tracer.Time, link int32) Segment {
 	seg := Segment{Begin: a, End: hi, Task: th, Link: link, State: tracer.StateRunnable, Wait: w.waits.runqueue, Spans: w.ix.spansAt(th, hi), Syscall: s.sys}
-	if s.by > 0 && w.tr.Tasks[s.by].Tracer {
+	seg.By = s.by
+	switch {
+	case s.by <= 0:
+	case w.tr.Tasks[s.by].Tracer:
 		seg.Wait = w.waits.tracer
+	case w.tr.Leader(s.by) != w.tr.Leader(th) && !w.marks.during(s.by, s.start, hi):
+		seg.Wait = w.waits.interference
 	}
 	return seg
 }

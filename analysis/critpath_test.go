@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // leafWords names the leaves in golden files.
 var leafWords = map[Leaf]string{LeafTerminal: "terminal", LeafTimer: "timer", LeafDevice: "device", LeafNetwork: "network", LeafInterrupt: "interrupt",
-	LeafHeld: "held", LeafUnknown: "unknown", LeafLost: "lost", LeafBefore: "before", LeafInfrastructure: "infrastructure"}
+	LeafHeld: "held", LeafUnknown: "unknown", LeafLost: "lost", LeafBefore: "before", LeafInfrastructure: "infrastructure", LeafQueueing: "queueing"}
 
 func us(t tracer.Time) string { return fmt.Sprintf("%gus", float64(t)/1000) }
 

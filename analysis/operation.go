@@ -20,7 +20,8 @@ type Segment struct {
 	Wait       stage.WaitID
 	State      tracer.TaskState
 	Leaf       Leaf
-	Samples    uint16 // running: how many CPU samples stand behind it
+	Samples    uint16        // running: how many CPU samples stand behind it
+	By         tracer.TaskID // who had the CPU (runnable), or was busy with other work (queueing); 0 nobody or not known
 }
 
 // Link is a step of the chain of waits from the operation's root task down:
@@ -47,6 +48,7 @@ const (
 	LeafLost                // events were lost inside
 	LeafBefore              // it began before the trace
 	LeafInfrastructure      // woken by idle, migration, ksoftirqd, a worker pool
+	LeafQueueing            // whom it asked was busy with somebody else's work
 )
 
 // Path is the critical path of one operation.

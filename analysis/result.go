@@ -65,6 +65,9 @@ type OperationResult struct {
 	First      bool           `json:"first,omitempty"` // the first operation of its target, shown apart
 	Stages     []StageResult  `json:"stages"`
 	OffPath    []OffPathStage `json:"off_path"`
+
+	WhatIf     *OperationWhatIf `json:"what_if,omitempty"`
+	CannotTell bool             `json:"cannot_tell,omitempty"` // its replay failed: there is no WhatIf
 }
 
 // StageResult is what one stage took on the path of one operation.
@@ -75,7 +78,7 @@ type StageResult struct {
 	RunnableNs int64            `json:"runnable_ns"`
 	BlockedNs  int64            `json:"blocked_ns"`
 	Count      int64            `json:"count"`           // times the path entered it
-	Waits      map[string]int64 `json:"waits,omitempty"` // blocked, by wait reason
+	Waits      map[string]int64 `json:"waits,omitempty"` // blocked, by wait reason; of runnable time what strangers and the tracer took
 }
 
 // OffPathStage is work the operation caused and did not wait for.
@@ -123,6 +126,7 @@ type Summary struct {
 	Stages    []StageSummary `json:"stages"`     // by falling median; the ones of the path
 	OffPath   []StageSummary `json:"off_path"`
 	Overhead  *Overhead      `json:"overhead"` // null when there is nothing to compare with
+	WhatIf    *WhatIf        `json:"what_if,omitempty"`
 }
 
 // StageSummary is one row of the table. Times are medians over operations

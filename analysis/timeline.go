@@ -16,7 +16,7 @@ const lateWake tracer.Time = 100_000
 type interval struct {
 	start tracer.Time
 	wake  int32           // of a blocked one: the event that ended it; of a running one: the exec by which a thread took this task over; -1 none
-	by    tracer.TaskID   // who got the CPU when the task lost it
+	by    tracer.TaskID   // of a runnable one: who got the CPU when the task lost it, or had it when the task got it; 0 nobody
 	stack tracer.StackID  // of a blocked one: where it slept
 	sys   tracer.StringID // system call it was in when it lost the CPU
 	flags tracer.Flags
@@ -145,6 +145,9 @@ func (tl *timeline) switchIn(e *tracer.Event, cur []taskCursor) {
 			// queue (a signal was pending, the condition already held).
 			p.state = tracer.StateRunnable
 		}
+	}
+	if p := tl.last(e.Peer); p != nil && p.state == tracer.StateRunnable && p.by <= 0 {
+		p.by = e.Task
 	}
 	c.late, c.blocked = -1, -1
 	tl.iv.add(e.Peer, interval{start: e.Time, state: tracer.StateRunning, wake: -1})
