@@ -126,7 +126,7 @@ func newMeasurement(ctx context.Context, r *recording, formats []string, set *st
 	for _, w := range m.base.Warnings {
 		m.progress.note("warning: %s", w.Text)
 	}
-	m.analyzer = analysis.New(set, m.options)
+	m.analyzer = analysis.New(set, withWhatIf(m.options, nil))
 	m.recorder = newRecorder(m.session, m.writer, m.analyzer, r.settle)
 	return m, nil
 }

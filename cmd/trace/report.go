@@ -16,6 +16,7 @@ type reportOptions struct {
 	format string
 	out    string
 	stages []string
+	whatIf string
 	wide   bool
 }
 
@@ -26,9 +27,14 @@ func reportCommand(term *terminal) *cobra.Command {
 		Short: "Look at a result again, in another format or with other stages",
 		Long: `Write the results of earlier runs in a format (trace list formats). With
 --stages the recorded events are read again and their time is named by other
-rules; nothing is measured again, and no privilege is needed.`,
+rules; nothing is measured again, and no privilege is needed.
+
+--what-if replays the recorded operations with stages made shorter (0: free,
+0.5: half as long), and says how long they would have taken and what they would
+have waited for then: what ran beside a stage that is gone may come to the fore.`,
 		Example: `  trace report DIR
   trace report DIR --format pprof --out wall.pb.gz
+  trace report DIR --what-if 'net.*=0,io.fsync=0.5'
   trace report DIR --stages my.stages.yaml --format md`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -42,6 +48,7 @@ rules; nothing is measured again, and no privilege is needed.`,
 	flags.StringVar(&o.format, "format", "table", "format to write (trace list formats)")
 	flags.StringVarP(&o.out, "out", "o", "", "file to write to (default: stdout)")
 	flags.StringArrayVar(&o.stages, "stages", nil, "stage file to use instead of the result's own (repeatable)")
+	flags.StringVar(&o.whatIf, "what-if", "", "how long it would take if of stages only so much were left: net.*=0,io.fsync=0.5")
 	flags.BoolVar(&o.wide, "wide", false, "every column and every row")
 	return cmd
 }
@@ -87,7 +94,7 @@ func (o *reportOptions) input(dir string, f reports.Format, term *terminal) (*re
 		return nil, err
 	}
 	in := &reports.Input{Result: s.result}
-	if len(o.stages) == 0 && !f.NeedsOperations && !s.bare {
+	if len(o.stages) == 0 && o.whatIf == "" && !f.NeedsOperations && !s.bare {
 		return in, nil
 	}
 	events, err := s.events()
@@ -108,13 +115,29 @@ func (o *reportOptions) input(dir string, f reports.Format, term *terminal) (*re
 		fmt.Fprintf(term.err, "trace: %s was made with other rules for stages %s; its time is named by those of this version\n",
 			printable(dir, false), printable(s.result.StageSet.Name, false))
 	}
-	if other || s.bare {
-		if in.Result, err = reanalyse(events, s.result, set, opt); err != nil {
+	if other || s.bare || o.whatIf != "" {
+		sc, err := o.scenario(set)
+		if err != nil {
+			return nil, err
+		}
+		if in.Result, err = reanalyse(events, s.result, set, withWhatIf(opt, sc)); err != nil {
 			return nil, err
 		}
 	}
 	in.Operations = operations(events, set, opt)
 	return in, nil
+}
+
+// scenario reads --what-if; nil without it.
+func (o *reportOptions) scenario(set *stage.Set) (*analysis.Scenario, error) {
+	if o.whatIf == "" {
+		return nil, nil
+	}
+	sc, err := analysis.ParseScenario(set, o.whatIf)
+	if err != nil {
+		return nil, usagef("--what-if: %w", err)
+	}
+	return sc, nil
 }
 
 func (o *reportOptions) set(s *stored) (*stage.Set, error) {

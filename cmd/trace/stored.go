@@ -137,6 +137,13 @@ func operations(events string, set *stage.Set, opt analysis.Options) func(func(*
 	}
 }
 
+// withWhatIf is the options of an analysis that makes a result, and not only
+// goes through the operations.
+func withWhatIf(opt analysis.Options, sc *analysis.Scenario) analysis.Options {
+	opt.WhatIf, opt.Scenario = true, sc
+	return opt
+}
+
 // reanalyse makes a result again from its recording.
 func reanalyse(events string, old *analysis.Result, set *stage.Set, opt analysis.Options) (*analysis.Result, error) {
 	a := analysis.New(set, opt)

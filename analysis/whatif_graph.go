@@ -1,0 +1,191 @@
+package analysis
+
+import "stagetrace/tracer"
+
+// noNode is the index of a node that is not there.
+const noNode int32 = -1
+
+// Rows of a graph beside those of the stages of its set.
+const (
+	rowFixed   int16 = -1 // nobody's stage: a stranger's time, which keeps its length
+	rowInherit int16 = -2 // named by the wait that it ends; none left once a graph is complete
+)
+
+// node is a moment in the life of a task: the earliest at which what it needs
+// has been done. That is its task's own moment before it, a length later; and
+// what another task did; and, where a stranger is in play, the recorded time.
+type node struct {
+	at   tracer.Time // recorded, since the operation's begin
+	len  tracer.Time // recorded, from prev
+	prev int32       // its task's moment before; noNode
+	from int32       // who ended its wait, queued its work, forked it; noNode
+	row  int16       // the stage of len, or of the wait that ends here
+	abs  bool        // not before its recorded time
+}
+
+// graph is what has to be done after what in one operation. A node comes after
+// all that it depends on, so one pass in order gives every time of a replay.
+// (Max-plus evaluation of an activity network, as in the critical path method;
+// that a what-if is a replay of the causal graph is from Yang and Miller, 1988.)
+type graph struct {
+	nodes  []node
+	end    int32 // the operation's end
+	wall   tracer.Time
+	rows   int           // stages of the set, other, unknown
+	other  int16         // the row of what no stage claims
+	length []tracer.Time // per row: recorded, of all nodes
+	times  []float64     // of the last replay, ns since the begin, per node
+}
+
+func (g *graph) add(n node) int32 {
+	g.nodes = append(g.nodes, n)
+	return int32(len(g.nodes) - 1)
+}
+
+// complete names what inherits its name, adds the rows up, and leaves out what
+// the end does not depend on.
+func (g *graph) complete() {
+	g.inherit()
+	g.compact()
+	g.length = make([]tracer.Time, g.rows)
+	for i := range g.nodes {
+		if n := &g.nodes[i]; n.row >= 0 {
+			g.length[n.row] += n.len
+		}
+	}
+}
+
+// inherit names what has no stage of its own: it is part of what its nearest
+// waiter was doing, as on a path.
+func (g *graph) inherit() {
+	heir := make([]int16, len(g.nodes))
+	for i := range heir {
+		heir[i] = rowInherit
+	}
+	give := func(to int32, row int16) {
+		if to != noNode && row >= 0 && heir[to] == rowInherit {
+			heir[to] = row
+		}
+	}
+	for i := len(g.nodes) - 1; i >= 0; i-- {
+		n := &g.nodes[i]
+		if n.row == rowInherit {
+			if n.row = heir[i]; n.row == rowInherit {
+				n.row = g.other
+			}
+		}
+		if n.from != noNode && n.row >= 0 && n.row != g.other {
+			heir[n.from] = n.row
+		}
+		give(n.from, heir[i])
+		give(n.prev, heir[i])
+	}
+}
+
+// compact keeps the nodes that the end depends on, and makes one of those
+// between which nothing happens.
+func (g *graph) compact() {
+	users := make([]int32, len(g.nodes)) // how many needed nodes depend on a node
+	users[g.end] = 1
+	for i := len(g.nodes) - 1; i >= 0; i-- {
+		if n := &g.nodes[i]; users[i] > 0 {
+			if n.prev != noNode {
+				users[n.prev]++
+			}
+			if n.from != noNode {
+				users[n.from]++
+			}
+		}
+	}
+	now := make([]int32, len(g.nodes)) // where a node has gone
+	move := func(i int32) int32 {
+		if i == noNode {
+			return noNode
+		}
+		return now[i]
+	}
+	kept := g.nodes[:0]
+	for i := range g.nodes {
+		if users[i] == 0 {
+			continue
+		}
+		n := g.nodes[i]
+		if p := n.prev; n.simple() && users[p] == 1 && kept[now[p]].simple() && kept[now[p]].row == n.row {
+			before := &kept[now[p]]
+			before.at, before.len = n.at, before.len+n.len
+			now[i] = now[p]
+			continue
+		}
+		n.prev, n.from = move(n.prev), move(n.from)
+		now[i] = int32(len(kept))
+		kept = append(kept, n)
+	}
+	g.nodes, g.end = kept, now[g.end]
+}
+
+// simple tells that a node depends on nothing but its task's moment before.
+func (n *node) simple() bool { return n.prev != noNode && n.from == noNode && !n.abs }
+
+// replay gives when the operation would end, in ns since its begin, if the time
+// of every row were multiplied by its factor.
+func (g *graph) replay(factor []float64) float64 {
+	if len(g.times) < len(g.nodes) {
+		g.times = make([]float64, len(g.nodes))
+	}
+	times := g.times
+	for i := range g.nodes {
+		n := &g.nodes[i]
+		t := 0.0
+		if n.prev != noNode {
+			d := float64(n.len)
+			if n.row >= 0 {
+				d *= factor[n.row]
+			}
+			t = times[n.prev] + d
+		}
+		if n.from != noNode {
+			t = max(t, times[n.from])
+		}
+		if n.abs {
+			t = max(t, float64(n.at))
+		}
+		times[i] = t
+	}
+	return times[g.end]
+}
+
+// critical splits the end of the last replay, which was made with some factors,
+// by row: back from the end along what came last. Its parts add up to the end.
+func (g *graph) critical() []float64 {
+	sums := make([]float64, g.rows)
+	for i := g.end; i != noNode; {
+		next := g.last(&g.nodes[i])
+		before := 0.0
+		if next != noNode {
+			before = g.times[next]
+		}
+		if row := g.nodes[i].row; row >= 0 {
+			sums[row] += g.times[i] - before
+		} else {
+			sums[g.other] += g.times[i] - before
+		}
+		i = next
+	}
+	return sums
+}
+
+// last is which of the nodes that one depends on came last. A task that was
+// busy with something from before the operation is asked for nothing then: who
+// asked it had to wait.
+func (g *graph) last(n *node) int32 {
+	if n.from == noNode {
+		return n.prev
+	}
+	if n.prev == noNode || g.times[n.from] >= g.times[n.prev] {
+		return n.from
+	}
+	if p := &g.nodes[n.prev]; p.prev == noNode && p.from == noNode {
+		return n.from
+	}
+	return n.prev
+}
