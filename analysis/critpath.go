@@ -126,7 +126,7 @@ func (w *walker) blocked(th tracer.TaskID, s *interval, a, hi tracer.Time, root 
 // delivery covers a sleep that a message from a task of this machine ended:
 // the network's part since it was sent, and before that what the sender did.
 func (w *walker) delivery(th tracer.TaskID, s *interval, seg Segment, m *tracer.Event, link int32, depth int) {
-	lo, x := seg.Begin, max(m.Time, seg.Begin)
+	lo, x := seg.Begin, min(max(m.Time, seg.Begin), seg.End) // the window may end before it was sent
 	seg.Begin, seg.Leaf = x, LeafNetwork
 	if x < seg.End {
 		w.emit(seg)
