@@ -238,7 +238,8 @@ func (r *replayer) pass(c *clock, t tracer.Time) {
 // enterUntil makes the path's steps from one task to another that lie before t.
 func (r *replayer) enterUntil(next int, t tracer.Time) int {
 	for ; next < len(r.path.Segments) && r.path.Segments[next].Begin < t; next++ {
-		if s := &r.path.Segments[next]; s.Task > 0 && (next == 0 || r.path.Segments[next-1].Task != s.Task) {
+		s := &r.path.Segments[next]
+		if s.Task > 0 && (next == 0 || r.path.Segments[next-1].Task != s.Task || s.Leaf == LeafQueueing) {
 			r.enter(next)
 		}
 	}
