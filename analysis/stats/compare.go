@@ -12,6 +12,17 @@ import (
 // anything at the 0.05 level: with 4 against 4 the smallest p is 0.029.
 const MinCompare = 4
 
+// SmallestP is the least p that Test can give for n against m values: that of
+// samples which do not overlap, 2 of all the ways in which n+m ranks can fall
+// on two sides.
+func SmallestP(n, m int) float64 {
+	p := 2.0
+	for i := 1; i <= n; i++ {
+		p *= float64(i) / float64(m+i)
+	}
+	return min(p, 1)
+}
+
 // Test is the Mann-Whitney U test (two-sided): the probability of samples at
 // least this far apart when both come from the same source. Nil when either
 // side is too small for any answer to be below 0.05. Samples that are all one
@@ -143,53 +154,6 @@ func Outliers(values []float64) []int {
 	for i, v := range values {
 		if finite(v) && math.Abs(v-m) > limit {
 			out = append(out, i)
-		}
-	}
-	return out
-}
-
-// Trend is the Mann-Kendall test over values in run order: p of seeing this
-// much rise or fall in a series without one (normal approximation with ties),
-// and tau in [-1, 1], the direction. ok is false for n < 8, where the
-// approximation does not hold, and for a constant series.
-func Trend(values []float64) (p, tau float64, ok bool) {
-	n := len(values)
-	if n < 8 {
-		return 1, 0, false
-	}
-	var s int
-	for i := range values {
-		for j := i + 1; j < n; j++ {
-			if values[j] > values[i] {
-				s++
-			} else if values[j] < values[i] {
-				s--
-			}
-		}
-	}
-	nf := float64(n)
-	variance := nf * (nf - 1) * (2*nf + 5)
-	for _, t := range ties(values) {
-		variance -= t * (t - 1) * (2*t + 5)
-	}
-	variance /= 18
-	if variance <= 0 {
-		return 1, 0, false
-	}
-	// Continuity correction.
-	z := max(math.Abs(float64(s))-1, 0) / math.Sqrt(variance)
-	return math.Erfc(z / math.Sqrt2), float64(s) / (nf * (nf - 1) / 2), true
-}
-
-func ties(values []float64) []float64 {
-	count := map[float64]int{}
-	for _, v := range values {
-		count[v]++
-	}
-	var out []float64
-	for _, c := range count {
-		if c > 1 {
-			out = append(out, float64(c))
 		}
 	}
 	return out

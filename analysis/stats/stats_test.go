@@ -112,6 +112,56 @@ func TestRatio(t *testing.T) {
 	}
 }
 
+func TestSmallestP(t *testing.T) {
+	for _, n := range []int{4, 5, 8} {
+		a, b := make([]float64, n), make([]float64, n+1)
+		for i := range b {
+			b[i] = float64(100 + i)
+		}
+		for i := range a {
+			a[i] = float64(i)
+		}
+		if got, want := SmallestP(n, n+1), *Test(a, b); !near(got, want) {
+			t.Errorf("%d against %d: %v, want %v", n, n+1, got, want)
+		}
+	}
+	if got := SmallestP(0, 3); got != 1 {
+		t.Errorf("nothing: %v", got)
+	}
+}
+
+// The middle half of eight is the four in the middle, whatever the ends are.
+func TestMiddle(t *testing.T) {
+	table := Table{Total: []float64{900, 5, 1, 4, 3, 6, 2, 8}, Parts: [][]float64{{800, 3, 1, 2, 1, 2, 2, 5}, {100, 2, 0, 2, 2, 4, 0, 3}}}
+	total, parts := table.Middle()
+	if total != 4.5 || parts[0] != 2 || parts[1] != 2.5 {
+		t.Errorf("%v %v", total, parts)
+	}
+	if total, parts := (&Table{Parts: [][]float64{{}}}).Middle(); total != 0 || parts[0] != 0 {
+		t.Errorf("nothing: %v %v", total, parts)
+	}
+}
+
+func TestPartIntervals(t *testing.T) {
+	var base, next Table
+	base.Parts, next.Parts = make([][]float64, 2), make([][]float64, 2)
+	for i := range 12 {
+		noise := float64(i * 5 % 12)
+		add := func(t *Table, a float64) {
+			t.Parts[0], t.Parts[1], t.Total = append(t.Parts[0], a), append(t.Parts[1], noise), append(t.Total, a+noise)
+		}
+		add(&base, 100)
+		add(&next, 150)
+	}
+	got := PartIntervals(&base, &next)
+	if got[0] != (Interval{50, 50}) || got[1].Lo > 0 || got[1].Hi < 0 || got[1].Hi > 8 {
+		t.Errorf("%+v", got)
+	}
+	if got := PartIntervals(&Table{Total: []float64{1}}, &next); got != nil {
+		t.Errorf("one value has no interval: %v", got)
+	}
+}
+
 func TestHolm(t *testing.T) {
 	v := func(f float64) *float64 { return &f }
 	got := Holm([]*float64{v(0.01), nil, v(0.04), v(0.03)})
@@ -166,8 +216,26 @@ func TestTrend(t *testing.T) {
 	if _, _, ok := Trend([]float64{5, 5, 5, 5, 5, 5, 5, 5}); ok {
 		t.Error("a constant series has no trend")
 	}
-	if _, _, ok := Trend(rising[:7]); ok {
-		t.Error("seven values are too few")
+	// By hand: 2 of the 5! orders are as extreme as one without an inversion,
+	// 2 * (1 + 4) as one with at most one.
+	if p, _, ok := Trend(rising[:5]); !ok || !near(p, 2./120) {
+		t.Errorf("five in order: p %v", p)
+	}
+	if p, tau, ok := Trend([]float64{5, 4, 3, 1, 2}); !ok || !near(p, 10./120) || !near(tau, -0.8) {
+		t.Errorf("five, one pair swapped: p %v tau %v", p, tau)
+	}
+	if _, _, ok := Trend(rising[:4]); ok {
+		t.Error("four values are too few")
+	}
+	// The approximation, for ties and for many values, is within a factor of 2.
+	long := make([]float64, 40)
+	for i := range long {
+		long[i] = float64(i%7*10) + float64(i)
+	}
+	exact, _, _ := Trend(long)
+	approximate, _, _ := Trend(append(long, long[39]))
+	if exact <= 0 || math.Abs(math.Log2(exact/approximate)) > 1 {
+		t.Errorf("exact %v, approximate %v", exact, approximate)
 	}
 }
 
@@ -186,6 +254,17 @@ func TestProperties(t *testing.T) {
 		}
 		if d.Lo != nil && (*d.Lo > d.Median || *d.Hi < d.Median) {
 			t.Fatalf("median outside of its interval: %+v", d)
+		}
+		var sum int64
+		var whole float64
+		for i, p := range Apportion(a) {
+			sum, whole = sum+p, whole+a[i]
+			if math.Abs(float64(p)-a[i]) > 1 {
+				t.Fatalf("%v apportioned as %d", a[i], p)
+			}
+		}
+		if sum != int64(math.Round(whole)) {
+			t.Fatalf("parts add up to %d, their sum is %v", sum, whole)
 		}
 		if p := Test(a, b); p != nil && (*p < 0 || *p > 1) {
 			t.Fatalf("p %v", *p)
