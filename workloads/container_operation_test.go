@@ -91,6 +91,29 @@ func TestContainerOperations(t *testing.T) {
 	}
 }
 
+// TestNetworks starts containers with the networks that clients make.
+func TestNetworks(t *testing.T) {
+	for _, c := range []struct{ target, network string }{
+		{podmanName, "bridge"}, {podmanName, "host"}, {"containerd", "host"}, {"nerdctl", "bridge"}, {"nerdctl", "host"},
+	} {
+		t.Run(c.target+"/"+c.network, func(t *testing.T) {
+			prepareEngine(t, engineCase{c.target, Params{"path": "cli"}})
+			target := requireTarget(t, c.target)
+			in, err := target.New(Params{"path": "cli", "network": c.network})
+			if err != nil {
+				t.Fatal(err)
+			}
+			carryOut(t, in, 2)
+			assertNothingOfOurs(t)
+		})
+	}
+	// What cannot be is refused before anything is touched.
+	target, _ := containerStart().LookupTarget("containerd")
+	if _, err := target.New(Params{"network": "bridge"}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a bridge by ctr: %v", err)
+	}
+}
+
 func TestContainersInParallel(t *testing.T) {
 	const n = 3
 	for _, name := range []string{"builtin", "docker", "runc"} {
