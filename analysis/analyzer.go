@@ -36,6 +36,7 @@ type Analyzer struct {
 	frames    struct{ all, unknown int64 }
 	dropped   int // processes beyond maxProcesses
 	titles    map[string]string
+	pressure  map[string]*pressure // by target
 }
 
 type firstOp struct {
@@ -54,7 +55,7 @@ const maxProcesses = 20_000
 
 // New makes an Analyzer for a stage set.
 func New(set *stage.Set, opt Options) *Analyzer {
-	a := &Analyzer{set: set, opt: opt, first: map[string]firstOp{}, procs: map[processKey]bool{}, titles: map[string]string{
+	a := &Analyzer{set: set, opt: opt, first: map[string]firstOp{}, procs: map[processKey]bool{}, pressure: map[string]*pressure{}, titles: map[string]string{
 		StageOther: "What no stage claims", StageUnknown: "Waits whose end was not seen"}}
 	for i := range set.Stages {
 		a.titles[set.Stages[i].Name] = set.Stages[i].Title
@@ -193,6 +194,7 @@ func (an *Analyzer) Add(tr *tracer.Trace, visit func(*Operation) error) error {
 		if !op.Warmup {
 			an.ops = append(an.ops, op.OperationResult)
 			an.addProcesses(a, op, p, m)
+			an.notePressure(a, op, p)
 			an.totals.LostEvents += op.LostEvents
 			an.totals.Incomplete = an.totals.Incomplete || op.Incomplete
 		}

@@ -93,12 +93,6 @@ func TestCompareStages(t *testing.T) {
 			t.Errorf("a ratio to nothing: %+v", d)
 		}
 	}
-	if got := c.Exceeds(0.5); len(got) != 1 {
-		t.Errorf("exceeds 50 %%: %v", got)
-	}
-	if got := c.Exceeds(2); len(got) != 0 {
-		t.Errorf("exceeds 200 %%: %v", got)
-	}
 }
 
 func TestCompareConditions(t *testing.T) {

@@ -1,7 +1,6 @@
 package analysis
 
 import (
-	"fmt"
 	"sort"
 
 	"stagetrace/analysis/stats"
@@ -260,43 +259,4 @@ func (an *Analyzer) total(r *Result) Totals {
 	t.OnCPUNs, t.RunQueueNs, t.BlockedNs, t.OffPathNs = int64(stats.Median(cpu)), int64(stats.Median(runq)), int64(stats.Median(blk)), int64(stats.Median(off))
 	t.WallStddevNs = stats.Describe(wall).Stddev
 	return t
-}
-
-// warnings says what a reader of the result must know.
-func (an *Analyzer) warnings(r *Result) (out []Warning) {
-	if r.Totals.LostEvents > 0 {
-		out = append(out, Warning{"lost-events", fmt.Sprintf("%d events were lost; the operations in which they were are marked incomplete and left out of the statistics", r.Totals.LostEvents),
-			"record less (a higher --sleep-stack, a lower --sample) or end what else floods the machine"})
-	}
-	if r.Totals.Failed > 0 {
-		out = append(out, Warning{"failed-operations", fmt.Sprintf("%d of %d operations failed and are left out of the statistics", r.Totals.Failed, len(r.Operations)+len(r.Untraced)),
-			"see exit_code of each in result.json; --show-output lets you see what the command prints"})
-	}
-	if an.dropped > 0 {
-		out = append(out, Warning{"many-processes", fmt.Sprintf("%d processes are not listed", an.dropped), ""})
-	}
-	for i := range r.Summary {
-		s := &r.Summary[i]
-		if s.ColdFirst {
-			out = append(out, Warning{"cold-first", fmt.Sprintf("the first operation of %s took %.3g times the median of the rest; it is a cold start and left out of the statistics", s.Target, float64(s.FirstNs)/max(s.Traced.Median, 1)),
-				"add warm-up operations (--warmup) if cold starts are not what you measure"})
-		}
-		if runq := runnableShare(s); runq > 0.1 {
-			out = append(out, Warning{"busy-machine", fmt.Sprintf("%s waited for a CPU for %.0f %% of its time: the machine is busy, and the times depend on what else ran", s.Target, 100*runq),
-				"measure on an idle machine, or give the workload CPUs of its own"})
-		}
-		if n := s.Wall.N; n > 1 && n < 6 {
-			out = append(out, Warning{"few-operations", fmt.Sprintf("%s: %d operations are too few for an interval of the median", s.Target, n), "--runs 6 or more"})
-		}
-	}
-	return out
-}
-
-// runnableShare is the part of a target's path spent waiting for a CPU.
-func runnableShare(s *Summary) float64 {
-	var q float64
-	for i := range s.Stages {
-		q += s.Stages[i].RunnableNs
-	}
-	return q / max(s.Traced.Median, 1)
 }
