@@ -46,7 +46,7 @@ func stageSet() *stage.Set {
 func nastyTrace() *tracer.Trace {
 	return &tracer.Trace{
 		Meta:    tracer.Meta{Begin: 1000, End: 9_000_000, SamplePeriod: 10_000},
-		Strings: []string{"", "copy_net_ns", "main.run", "/usr/bin/client", "beef01", "futex", "cleanup_net", nastyThread, "read"},
+		Strings: []string{"", "copy_net_ns", "main.run", "/usr/bin/client", "beef01", "futex", "cleanup_net", nastyThread, "read", "openat", nastyLabel, "lock"},
 		Tasks: []tracer.Task{
 			{Comm: "swapper"},
 			{TID: 100, PID: 100, Start: 1, Leader: 1, Parent: -1, Comm: "trace", Images: []tracer.Image{{Exe: "/usr/bin/trace", Comm: "trace", Argv: []string{"trace"}}}},
@@ -57,6 +57,22 @@ func nastyTrace() *tracer.Trace {
 		},
 		Frames: []tracer.Frame{{Func: 1, Offset: 0xffffffff81000010, Kernel: true}, {Func: 2, Object: 3, BuildID: 4, Offset: 0x1234}, {Object: 3, BuildID: 4, Offset: 0x99}},
 		Stacks: []tracer.Stack{{}, {Frames: []uint32{0, 1, 2}}, {Frames: []uint32{2, 1}}},
+		Args:   []tracer.Args{nil, {{Key: "path", Value: "/tmp/" + nastyThread}}},
+		Events: []tracer.Event{
+			{Time: 1_000_000, Kind: tracer.KindOpBegin, Task: 1, Flow: 1},
+			{Time: 1_010_000, Kind: tracer.KindFork, Task: 1, Peer: 2},
+			{Time: 1_050_000, Kind: tracer.KindSwitch, Task: 1, Peer: 2, State: tracer.StateBlocked},
+			{Time: 1_060_000, Kind: tracer.KindBegin, Class: tracer.ClassSyscall, Task: 2, Name: 9},
+			{Time: 1_070_000, Kind: tracer.KindBegin, Class: tracer.ClassFunc, Task: 2, Name: 1},
+			{Time: 1_080_000, Kind: tracer.KindSample, Task: 2, Stack: 1, Value: 10_000},
+			{Time: 1_090_000, Kind: tracer.KindEnd, Class: tracer.ClassFunc, Task: 2, Name: 1},
+			{Time: 1_095_000, Kind: tracer.KindBegin, Class: tracer.ClassSoftirq, Task: 2, Name: 10},
+			{Time: 1_100_000, Kind: tracer.KindEnd, Class: tracer.ClassSyscall, Task: 2, Name: 9, Args: 1, Value: 3},
+			{Time: 1_240_000, Kind: tracer.KindWake, Task: 2, Peer: 3},
+			{Time: 1_250_000, Kind: tracer.KindSwitch, Task: 2, Peer: 3, State: tracer.StateBlocked},
+			{Time: 1_300_000, CPU: 1, Kind: tracer.KindLost, Value: 12},
+			{Time: 1_900_000, Kind: tracer.KindBegin, Class: tracer.ClassWork, Task: 5, Name: 6, Flow: 77},
+		},
 	}
 }
 

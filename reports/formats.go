@@ -22,13 +22,15 @@ func Formats() []Format {
 		{Name: "pprof", File: "wall.pb.gz", Summary: "pprof profile of the critical path; sums to the wall time", Binary: true, NeedsOperations: true, Write: writeWallProfile},
 		{Name: "pprof-cpu", File: "cpu.pb.gz", Summary: "pprof profile of CPU samples, on and off the path", Binary: true, NeedsOperations: true, Write: writeCPUProfile},
 		{Name: "folded", File: "wall.folded", Summary: "folded stacks of the critical path, for flame graph scripts", NeedsOperations: true, Write: writeFolded},
-		{Name: "perfetto", File: "trace.pftrace", Summary: "critical path as tracks and flows, for ui.perfetto.dev", Binary: true, NeedsOperations: true, Write: writePerfetto},
+		{Name: "perfetto", File: "trace.pftrace", Summary: "path, calls and counters as tracks, wakes as arrows, for ui.perfetto.dev", Binary: true, NeedsOperations: true, Write: writePerfetto},
+		{Name: "chrome", File: "trace.json", Summary: "the same as JSON, for chrome://tracing and whatever reads its format", NeedsOperations: true, Write: writeChrome},
+		{Name: "speedscope", File: "wall.speedscope.json", Summary: "time line of each path and CPU samples, for speedscope.app", NeedsOperations: true, Write: writeSpeedscope},
 	}
 }
 
 // aliases are names people type for a format.
 var aliases = map[string]string{
-	"text": "table", "txt": "table", "markdown": "md", "pprof-wall": "pprof", "wall": "pprof", "cpu": "pprof-cpu", "benchstat": "benchfmt", "pftrace": "perfetto",
+	"text": "table", "txt": "table", "markdown": "md", "pprof-wall": "pprof", "wall": "pprof", "cpu": "pprof-cpu", "benchstat": "benchfmt", "pftrace": "perfetto", "chrome-json": "chrome", "trace-event": "chrome",
 }
 
 // Lookup finds a format by name or alias, in any case. The error lists the names.

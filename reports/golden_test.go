@@ -65,8 +65,38 @@ func TestGolden(t *testing.T) {
 		{"wall.folded", "folded", func() *Input { return newFixture(3).input() }},
 		{"stages.bench.txt", "benchfmt", func() *Input { return newFixture(3).input() }},
 		{"report.html", "html", func() *Input { return newFixture(3).input() }},
+		{"trace.json", "chrome", func() *Input { return oneAfterTheOther(2) }},
+		{"wall.speedscope.json", "speedscope", func() *Input { return newFixture(3).input() }},
+		{"wall.pb.txt", "pprof", func() *Input { return newFixture(3).input() }},
+		{"cpu.pb.txt", "pprof-cpu", func() *Input { return newFixture(3).input() }},
+		{"trace.pftrace.txt", "perfetto", func() *Input { return oneAfterTheOther(2) }},
 	} {
-		t.Run(c.file, func(t *testing.T) { golden(t, c.file, render(t, c.format, c.in())) })
+		t.Run(c.file, func(t *testing.T) {
+			text := render(t, c.format, c.in())
+			if asText := binaryAsText[c.format]; asText != nil {
+				text = asText(t, text)
+			}
+			golden(t, c.file, text)
+		})
+	}
+}
+
+// binaryAsText makes of a binary format what can be read as a diff.
+var binaryAsText = map[string]func(*testing.T, []byte) []byte{"pprof": profileAsText, "pprof-cpu": profileAsText, "perfetto": perfettoAsText}
+
+// Every format has a golden file.
+func TestEveryFormatIsGolden(t *testing.T) {
+	source, err := os.ReadFile("golden_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range Formats() {
+		if !regexp.MustCompile(`\{"[^"]+", "` + f.Name + `", func`).Match(source) {
+			t.Errorf("%s has no golden file", f.Name)
+		}
+		if f.Binary != (binaryAsText[f.Name] != nil) {
+			t.Errorf("%s: whether it is binary", f.Name)
+		}
 	}
 }
 

@@ -3,14 +3,10 @@ package reports
 import (
 	"bufio"
 	"cmp"
-	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"stagetrace/analysis"
 	"stagetrace/tracer"
 )
 
@@ -37,6 +33,7 @@ const (
 	trackProcess = 3
 	trackThread  = 4
 	trackParent  = 5
+	trackCounter = 8
 
 	processPID  = 1 // ProcessDescriptor
 	processName = 6
@@ -44,11 +41,14 @@ const (
 	threadTID   = 2
 	threadName  = 5
 
+	counterUnitName = 6 // CounterDescriptor
+
 	eventAnnotations     = 4 // TrackEvent
 	eventType            = 9
 	eventTrack           = 11
 	eventCategories      = 22
 	eventName            = 23
+	eventCounter         = 30 // counter_value
 	eventFlows           = 47 // fixed64
 	eventTerminatedFlows = 48 // fixed64
 
@@ -61,55 +61,23 @@ const (
 const (
 	sliceBegin   = 1 // TrackEvent.Type
 	sliceEnd     = 2
+	counterValue = 4 // TYPE_COUNTER
 	clockOfTrace = 3 // BuiltinClock.BUILTIN_CLOCK_MONOTONIC
 	stateCleared = 1 // SEQ_INCREMENTAL_STATE_CLEARED
 	sequence     = 1
 )
 
-// perfettoWriter writes packets one by one; tracks are described before
-// their first event.
-type perfettoWriter struct {
-	out    *bufio.Writer
-	err    error
-	tracks map[trackKey]uint64
-	procs  map[int32]uint64
-	clock  bool
-	flow   uint64
-	ops    uint64
-	next   uint64                   // id of the next track
-	lanes  map[trackKey]tracer.Time // where the last slice of a track ends
-	*stacks
+// perfettoSink writes packets one by one.
+type perfettoSink struct {
+	out   *bufio.Writer
+	err   error
+	begun bool
+	clock bool
 }
 
-// trackKey names a track: a thread's path (lane 0) or its work off the path
-// (from 1, as many as overlap).
-type trackKey struct {
-	task tracer.TaskKey
-	lane int
-}
-
-// writePerfetto writes the operations as slices on a track of their own, their
-// critical paths as slices (stage by stage) on the tracks of the threads that
-// they run through, joined by flows, and the work off the path on tracks beside.
+// writePerfetto writes tracks in Perfetto's format, https://perfetto.dev/docs/reference/synthetic-track-event.
 func writePerfetto(w io.Writer, in *Input) error {
-	each, err := operations(in)
-	if err != nil {
-		return err
-	}
-	p := &perfettoWriter{out: bufio.NewWriter(w), tracks: map[trackKey]uint64{}, procs: map[int32]uint64{}, lanes: map[trackKey]tracer.Time{}, stacks: newStacks()}
-	r := in.Result
-	if r == nil {
-		r = &analysis.Result{}
-	}
-	p.ops = p.track(strings.Join(append([]string{"operations: " + title(r, Clean)}, losses(r)...), " "), nil)
-	err = each(func(op *analysis.Operation) error {
-		p.operation(op)
-		return p.err
-	})
-	if err != nil {
-		return err
-	}
-	return cmp.Or(p.err, p.out.Flush())
+	return writeTracks(&perfettoSink{out: bufio.NewWriter(w)}, in)
 }
 
 // bytesField, varintField and fixedField append one field.
@@ -125,80 +93,48 @@ func fixedField(b []byte, n protowire.Number, v uint64) []byte {
 	return protowire.AppendFixed64(protowire.AppendTag(b, n, protowire.Fixed64Type), v)
 }
 
-func (p *perfettoWriter) packet(body []byte) {
+func (p *perfettoSink) close() error { return cmp.Or(p.err, p.out.Flush()) }
+
+func (p *perfettoSink) packet(body []byte) {
 	if p.err == nil {
 		_, p.err = p.out.Write(bytesField(nil, fieldTracePacket, body))
 	}
 }
 
-// track describes a new track and returns its id. extra are more fields of
-// its descriptor.
-func (p *perfettoWriter) track(name string, extra []byte) uint64 {
-	p.next++
-	id := p.next
-	d := varintField(nil, trackUUID, id)
-	if name != "" {
-		d = bytesField(d, trackName, []byte(name))
+func (p *perfettoSink) track(t *track) {
+	d := varintField(nil, trackUUID, t.id)
+	d = bytesField(d, trackName, []byte(t.name))
+	switch {
+	case t.counter != "":
+		d = bytesField(d, trackCounter, bytesField(nil, counterUnitName, []byte(t.counter)))
+	case t.parent != nil:
+		d = varintField(d, trackParent, t.parent.id)
+		if t.tid >= 0 {
+			td := varintField(nil, threadPID, uint64(t.pid))
+			td = varintField(td, threadTID, uint64(t.tid))
+			d = bytesField(d, trackThread, bytesField(td, threadName, []byte(t.name)))
+		}
+	case t.pid >= 0:
+		pd := varintField(nil, processPID, uint64(t.pid))
+		d = bytesField(d, trackProcess, bytesField(pd, processName, []byte(t.name)))
 	}
-	d = append(d, extra...)
 	body := varintField(nil, packetSequenceID, sequence)
-	if id == 1 {
+	if !p.begun {
+		p.begun = true
 		body = varintField(body, packetSequenceFlags, stateCleared)
 	}
 	p.packet(bytesField(body, packetTrackDescriptor, d))
-	return id
 }
 
-// thread is the track of a task's path, or of its off-path lane.
-func (p *perfettoWriter) thread(tr *tracer.Trace, id tracer.TaskID, at tracer.Time, lane int) uint64 {
-	t := &tracer.Task{TID: -1, PID: -1}
-	if id >= 0 && int(id) < len(tr.Tasks) {
-		t = &tr.Tasks[id]
-	}
-	key := trackKey{tracer.TaskKey{TID: t.TID, Start: t.Start}, lane}
-	if uuid, ok := p.tracks[key]; ok {
-		return uuid
-	}
-	process, thread := p.names(tr, id, at)
-	parent, ok := p.procs[t.PID]
-	if !ok {
-		pd := varintField(nil, processPID, uint64(max(t.PID, 0)))
-		pd = bytesField(pd, processName, []byte(process))
-		parent = p.track(process, bytesField(nil, trackProcess, pd))
-		p.procs[t.PID] = parent
-	}
-	extra := varintField(nil, trackParent, parent)
-	name := thread + " off the path"
-	if lane == 0 {
-		td := varintField(nil, threadPID, uint64(max(t.PID, 0)))
-		td = varintField(td, threadTID, uint64(max(t.TID, 0)))
-		td = bytesField(td, threadName, []byte(thread))
-		extra, name = bytesField(extra, trackThread, td), thread
-	}
-	uuid := p.track(name, extra)
-	p.tracks[key] = uuid
-	return uuid
+func (p *perfettoSink) counter(t *track, at tracer.Time, value int64) {
+	e := varintField(nil, eventType, counterValue)
+	e = varintField(e, eventTrack, t.id)
+	p.event(at, varintField(e, eventCounter, uint64(value)))
 }
 
-// annotation is one named value of a slice.
-type annotation struct {
-	name, text string
-	number     int64
-}
-
-// slice is one span on a track.
-type slice struct {
-	track      uint64
-	begin, end tracer.Time
-	name       string
-	category   string
-	notes      []annotation
-	from, to   uint64 // flows that start here and that end here; 0: none
-}
-
-func (p *perfettoWriter) slice(s *slice) {
+func (p *perfettoSink) slice(s *slice) {
 	e := varintField(nil, eventType, sliceBegin)
-	e = varintField(e, eventTrack, s.track)
+	e = varintField(e, eventTrack, s.track.id)
 	e = bytesField(e, eventCategories, []byte(s.category))
 	e = bytesField(e, eventName, []byte(s.name))
 	for _, n := range s.notes {
@@ -217,10 +153,10 @@ func (p *perfettoWriter) slice(s *slice) {
 		e = fixedField(e, eventTerminatedFlows, s.to)
 	}
 	p.event(s.begin, e)
-	p.event(s.end, varintField(varintField(nil, eventType, sliceEnd), eventTrack, s.track))
+	p.event(s.end, varintField(varintField(nil, eventType, sliceEnd), eventTrack, s.track.id))
 }
 
-func (p *perfettoWriter) event(at tracer.Time, e []byte) {
+func (p *perfettoSink) event(at tracer.Time, e []byte) {
 	if !p.clock { // the trace's clock is ours, else it would be taken for BOOTTIME
 		p.clock = true
 		c := varintField(varintField(nil, clockID, clockOfTrace), clockTimestamp, uint64(at))
@@ -232,67 +168,4 @@ func (p *perfettoWriter) event(at tracer.Time, e []byte) {
 	body := varintField(nil, packetTimestamp, uint64(at))
 	body = varintField(body, packetTimestampClock, clockOfTrace)
 	p.packet(bytesField(varintField(body, packetSequenceID, sequence), packetTrackEvent, e))
-}
-
-func (p *perfettoWriter) operation(op *analysis.Operation) {
-	notes := []annotation{{name: "wall_ns", number: op.WallNs}, {name: "exit_code", number: int64(op.ExitCode)}}
-	name := fmt.Sprintf("%s #%d", orNone(Clean(op.Target)), op.Index)
-	if l := baseLabels(op); l.doubt != "" {
-		notes = append(notes, annotation{name: "doubt", text: l.doubt}, annotation{name: "lost_events", number: int64(op.LostEvents)})
-		name += " (" + l.doubt + ")"
-	}
-	p.slice(&slice{track: p.ops, begin: op.Begin, end: op.Begin + tracer.Time(op.WallNs), name: name, category: "operation", notes: notes})
-	segs := op.Path.Segments
-	var arriving uint64
-	for i := range segs {
-		seg := &segs[i]
-		s := &slice{track: p.thread(op.Trace, seg.Task, seg.Begin, 0), begin: seg.Begin, end: seg.End, name: op.StageName(seg), category: "path", notes: p.notes(op, seg), to: arriving}
-		arriving = 0
-		if i+1 < len(segs) && segs[i+1].Task != seg.Task {
-			p.flow++
-			s.from, arriving = p.flow, p.flow
-		}
-		p.slice(s)
-	}
-	p.off(op)
-}
-
-func (p *perfettoWriter) notes(op *analysis.Operation, seg *analysis.Segment) []annotation {
-	notes := []annotation{{name: "state", text: seg.State.String()}}
-	if seg.State == tracer.StateBlocked {
-		notes = append(notes, annotation{name: "wait", text: Clean(op.WaitName(seg))})
-	}
-	if name := op.Trace.String(seg.Syscall); name != "" {
-		notes = append(notes, annotation{name: "system call", text: Clean(name)})
-	}
-	if int(seg.Stack) < len(op.Trace.Stacks) && len(op.Trace.Stacks[seg.Stack].Frames) > 0 {
-		p.use(op.Trace)
-		var names []string
-		for _, f := range op.Trace.Stacks[seg.Stack].Frames {
-			names = append(names, p.frames[p.traceFrame(f)].name)
-		}
-		notes = append(notes, annotation{name: "stack", text: strings.Join(names, " < ")})
-	}
-	return append(notes, annotation{name: "operation", number: int64(op.Index)})
-}
-
-// off writes work off the path; pieces of one task that overlap (one item that
-// two operations caused) go to lanes of their own, as slices must nest.
-func (p *perfettoWriter) off(op *analysis.Operation) {
-	pieces := slices.Clone(op.Off)
-	slices.SortStableFunc(pieces, func(a, b analysis.OffPath) int { return cmp.Compare(a.Begin, b.Begin) })
-	for i := range pieces {
-		o := &pieces[i]
-		if o.End <= o.Begin || o.Task < 0 || int(o.Task) >= len(op.Trace.Tasks) {
-			continue
-		}
-		t := &op.Trace.Tasks[o.Task]
-		key := trackKey{tracer.TaskKey{TID: t.TID, Start: t.Start}, 1}
-		for p.lanes[key] > o.Begin {
-			key.lane++
-		}
-		p.lanes[key] = o.End
-		p.slice(&slice{track: p.thread(op.Trace, o.Task, o.Begin, key.lane), begin: o.Begin, end: o.End, name: op.StageName(&analysis.Segment{Stage: o.Stage}), category: "off path",
-			notes: []annotation{{name: "work", text: orNone(Clean(o.Name))}, {name: "cpu_ns", number: int64(o.CPU)}, {name: "operation", number: int64(op.Index)}}})
-	}
 }

@@ -1,6 +1,10 @@
 package reports
 
 import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -52,102 +56,117 @@ func (m message) number(n protowire.Number) uint64 {
 	return m[n][0].(uint64)
 }
 
-func TestPerfetto(t *testing.T) {
-	f := newFixture(3)
-	root := decodeMessage(t, render(t, "perfetto", f.input()))
-	type begun struct {
-		at             uint64
-		category, name string
+// decodePerfetto reads a trace packet by packet, as Perfetto's importer does:
+// by time, and in the order of the file where times are equal.
+func decodePerfetto(t *testing.T, data []byte) *viewed {
+	t.Helper()
+	v := newViewed()
+	type timed struct {
+		at uint64
+		e  message
 	}
-	tracks := map[uint64]string{}
-	open := map[uint64][]begun{}
-	sums := map[string]uint64{}
-	stages := map[string]uint64{}
-	flowFrom, flowTo := map[uint64]int{}, map[uint64]int{}
+	var events []timed
 	clocks := 0
-	for _, raw := range root[fieldTracePacket] {
+	for i, raw := range decodeMessage(t, data)[fieldTracePacket] {
 		p := decodeMessage(t, raw.([]byte))
-		if p.number(packetSequenceID) == 0 {
-			t.Fatal("a packet without a sequence")
+		if p.number(packetSequenceID) == 0 || (i == 0) != (p.number(packetSequenceFlags) == stateCleared) {
+			t.Fatalf("packet %d has no sequence, or begins one", i)
 		}
-		if d := p.text(packetTrackDescriptor); d != "" {
-			m := decodeMessage(t, []byte(d))
-			id := m.number(trackUUID)
-			if _, ok := tracks[id]; ok || id == 0 {
-				t.Errorf("track %d twice", id)
-			}
-			tracks[id] = m.text(trackName)
-			if parent := m.number(trackParent); parent != 0 && tracks[parent] == "" {
-				t.Errorf("track %d before its parent", id)
-			}
-		}
-		if p.text(packetClockSnapshot) != "" {
+		switch {
+		case len(p[packetTrackDescriptor]) > 0:
+			v.perfettoTrack(t, decodeMessage(t, []byte(p.text(packetTrackDescriptor))))
+		case len(p[packetClockSnapshot]) > 0:
 			clocks++
+		case clocks != 1 || p.number(packetTimestampClock) != clockOfTrace:
+			t.Fatalf("packet %d is on no clock", i)
+		default:
+			events = append(events, timed{p.number(packetTimestamp), decodeMessage(t, []byte(p.text(packetTrackEvent)))})
 		}
-		e := p.text(packetTrackEvent)
-		if e == "" {
-			continue
+	}
+	slices.SortStableFunc(events, func(a, b timed) int { return cmp.Compare(a.at, b.at) })
+	open := map[uint64][]*viewedSlice{}
+	for _, e := range events {
+		id := e.e.number(eventTrack)
+		if _, ok := v.tracks[id]; !ok {
+			t.Fatalf("event on track %d, which is not described", id)
 		}
-		m := decodeMessage(t, []byte(e))
-		track, at := m.number(eventTrack), p.number(packetTimestamp)
-		if _, ok := tracks[track]; !ok || clocks != 1 || p.number(packetTimestampClock) != clockOfTrace {
-			t.Fatalf("event on track %d, %d clocks", track, clocks)
-		}
-		switch m.number(eventType) {
+		switch e.e.number(eventType) {
 		case sliceBegin:
-			open[track] = append(open[track], begun{at, m.text(eventCategories), m.text(eventName)})
+			open[id] = append(open[id], v.perfettoSlice(t, e.at, e.e))
 		case sliceEnd:
-			st := open[track]
+			st := open[id]
 			if len(st) == 0 {
-				t.Fatal("an end without a begin")
+				t.Fatalf("an end without a begin on %q at %d", v.tracks[id].name, e.at)
 			}
-			b := st[len(st)-1]
-			open[track] = st[:len(st)-1]
-			sums[b.category] += at - b.at
-			if b.category == "path" {
-				stages[b.name] += at - b.at
-			}
-		}
-		for _, v := range m[eventFlows] {
-			flowFrom[v.(uint64)]++
-		}
-		for _, v := range m[eventTerminatedFlows] {
-			flowTo[v.(uint64)]++
+			st[len(st)-1].end = int64(e.at)
+			open[id] = st[:len(st)-1]
+		case counterValue:
+			v.counters[v.tracks[id].name] = append(v.counters[v.tracks[id].name], [2]int64{int64(e.at), int64(e.e.number(eventCounter))})
+		default:
+			t.Fatalf("event of type %d", e.e.number(eventType))
 		}
 	}
-	var wall uint64
-	want := map[string]uint64{}
-	hops := 0
-	for _, op := range f.ops {
-		wall += uint64(op.WallNs)
-		for _, st := range op.Stages {
-			want[st.Name] += uint64(st.Ns)
-		}
-		for i := 1; i < len(op.Path.Segments); i++ {
-			if op.Path.Segments[i].Task != op.Path.Segments[i-1].Task {
-				hops++
-			}
-		}
-	}
-	if sums["path"] != wall || sums["operation"] != wall {
-		t.Errorf("slices %v, wall %d", sums, wall)
-	}
-	for name, ns := range want {
-		if stages[name] != ns {
-			t.Errorf("stage %s: %d, want %d", name, stages[name], ns)
-		}
-	}
-	for track, st := range open {
+	for id, st := range open {
 		if len(st) > 0 {
-			t.Errorf("track %d has open slices", track)
+			t.Errorf("track %q has open slices", v.tracks[id].name)
 		}
 	}
-	if len(flowFrom) != hops || len(flowTo) != hops {
-		t.Errorf("%d flows begin and %d end, the paths hop %d times", len(flowFrom), len(flowTo), hops)
+	return v
+}
+
+func (v *viewed) perfettoTrack(t *testing.T, d message) {
+	id, parent := d.number(trackUUID), d.number(trackParent)
+	if _, ok := v.tracks[id]; ok || id == 0 {
+		t.Errorf("track %d twice", id)
 	}
-	for id, n := range flowFrom {
-		if n != 1 || flowTo[id] != 1 {
-			t.Errorf("flow %d: %d begin, %d end", id, n, flowTo[id])
+	if _, ok := v.tracks[parent]; parent != 0 && !ok {
+		t.Errorf("track %d before its parent", id)
+	}
+	tr := viewedTrack{name: d.text(trackName), process: v.tracks[parent].name}
+	if p := d.text(trackProcess); p != "" {
+		tr.pid = decodeMessage(t, []byte(p)).number(processPID)
+	}
+	if p := d.text(trackThread); p != "" {
+		m := decodeMessage(t, []byte(p))
+		tr.pid, tr.tid = m.number(threadPID), m.number(threadTID)
+	}
+	v.tracks[id] = tr
+}
+
+func (v *viewed) perfettoSlice(t *testing.T, at uint64, e message) *viewedSlice {
+	s := &viewedSlice{track: v.tracks[e.number(eventTrack)], begin: int64(at), category: e.text(eventCategories), name: e.text(eventName), args: map[string]string{}}
+	for _, raw := range e[eventAnnotations] {
+		a := decodeMessage(t, raw.([]byte))
+		s.args[a.text(annotationName)] = a.text(annotationString)
+		if len(a[annotationInt]) > 0 {
+			s.args[a.text(annotationName)] = fmt.Sprint(int64(a.number(annotationInt)))
 		}
 	}
+	v.slices = append(v.slices, s)
+	for _, f := range e[eventFlows] {
+		v.from[f.(uint64)] = append(v.from[f.(uint64)], s)
+	}
+	for _, f := range e[eventTerminatedFlows] {
+		v.to[f.(uint64)] = append(v.to[f.(uint64)], s)
+	}
+	return s
+}
+
+// perfettoAsText is one line per packet.
+func perfettoAsText(t *testing.T, data []byte) []byte {
+	v := decodePerfetto(t, data)
+	var b bytes.Buffer
+	for id := uint64(1); id <= uint64(len(v.tracks)); id++ {
+		fmt.Fprintf(&b, "track %d %+v\n", id, v.tracks[id])
+	}
+	for _, s := range v.slices {
+		fmt.Fprintf(&b, "slice %d-%d on %q: %s %q %v\n", s.begin, s.end, s.track.name, s.category, s.name, s.args)
+	}
+	for _, name := range []string{"tasks waiting for a CPU", "lost events"} {
+		fmt.Fprintf(&b, "counter %s %v\n", name, v.counters[name])
+	}
+	for id := uint64(1); id <= uint64(len(v.from)); id++ {
+		fmt.Fprintf(&b, "flow %d from %q to %q\n", id, v.from[id][0].name, v.to[id][0].name)
+	}
+	return b.Bytes()
 }

@@ -28,6 +28,14 @@ func parseProfile(t *testing.T, format string, in *Input) *profile.Profile {
 	return p
 }
 
+func profileAsText(t *testing.T, data []byte) []byte {
+	p, err := profile.ParseData(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []byte(p.String())
+}
+
 func TestWallProfileSums(t *testing.T) {
 	f := newFixture(5)
 	p := parseProfile(t, "pprof", f.input())
