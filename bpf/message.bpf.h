@@ -52,14 +52,14 @@ static __always_inline bool ends_of(struct sock *sk, u16 family, u64 *own, u64 *
 	}
 	if (family != AF_INET && family != AF_INET6)
 		return false;
-	port = BPF_CORE_READ(sk, __sk_common.skc_dport);
+	port = sk->__sk_common.skc_dport;
 	if (!port)
 		return false;
 	if (family == AF_INET || is_mapped(sk)) {
-		*own = inet_end(BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr), BPF_CORE_READ(sk, __sk_common.skc_num));
-		*peer = inet_end(BPF_CORE_READ(sk, __sk_common.skc_daddr), __builtin_bswap16(port));
+		*own = inet_end(sk->__sk_common.skc_rcv_saddr, sk->__sk_common.skc_num);
+		*peer = inet_end(sk->__sk_common.skc_daddr, __builtin_bswap16(port));
 	} else if (bpf_core_field_exists(sk->__sk_common.skc_v6_daddr)) {
-		*own = inet_end(v6_word(&sk->__sk_common.skc_v6_rcv_saddr), BPF_CORE_READ(sk, __sk_common.skc_num));
+		*own = inet_end(v6_word(&sk->__sk_common.skc_v6_rcv_saddr), sk->__sk_common.skc_num);
 		*peer = inet_end(v6_word(&sk->__sk_common.skc_v6_daddr), __builtin_bswap16(port));
 	}
 	return true;
@@ -88,11 +88,11 @@ static __always_inline int send_message(struct sock *sk, int bytes, u8 type)
 	if (!s || !is_followed(s))
 		return 0;
 	__builtin_memset(&r, 0, sizeof(r));
-	r.family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	r.family = sk->__sk_common.skc_family;
 	if (!ends_of(sk, r.family, &own, &peer))
 		return 0;
 	r.flow = type == REC_MESSAGE_SENT ? connection(own, peer) : connection(peer, own);
-	r.protocol = BPF_CORE_READ(sk, sk_protocol);
+	r.protocol = sk->sk_protocol;
 	r.tid = t->pid;
 	r.bytes = bytes;
 	head_fill(&r.h, type, 0, bpf_ktime_get_ns());

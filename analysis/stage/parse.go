@@ -3,6 +3,7 @@ package stage
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ type File struct {
 	data        []byte
 	os          string
 	use         []word
+	record      []word // what carries cause, see recordable
 	roles       []def
 	waits       []def
 	stages      []def // before the used sets'
@@ -221,7 +223,7 @@ func (r *reader) list(n ast.Node, what string) []ast.Node {
 
 // set reads the whole document.
 func (r *reader) set(n ast.Node) {
-	keys := []string{"set", "title", "os", "use", "roles", "waits", "stages", "fallback"}
+	keys := []string{"set", "title", "os", "use", "record", "roles", "waits", "stages", "fallback"}
 	for _, e := range r.mapping(n, "a stage file", keys) {
 		switch e.key.text {
 		case "set":
@@ -241,6 +243,13 @@ func (r *reader) set(n ast.Node) {
 			r.file.os = w.text
 		case "use":
 			r.file.use = r.words(e.value, "use")
+		case "record":
+			r.file.record = r.words(e.value, "record")
+			for _, w := range r.file.record {
+				if _, ok := recordable[w.text]; !ok {
+					r.errorf(w.at, "record: unknown %q%s", w.text, hint(w.text, slices.Sorted(maps.Keys(recordable))))
+				}
+			}
 		case "roles":
 			r.file.roles = r.defs(e.value, roleDefs)
 		case "waits":

@@ -60,6 +60,20 @@ func (c *compiler) needEvent(f *File, d *ruleDef, e *event) {
 	}
 }
 
+// recordable is what a set can ask for that carries cause from one task to
+// another, beyond what its rules mention: each costs something per event.
+var recordable = map[string]tracer.Class{
+	"messages": tracer.ClassSocket, // sent on sockets and read from them: who queued behind whom
+	"timers":   tracer.ClassTimer,  // being armed: who has a timer's work done
+	"requests": tracer.ClassIO,     // to block devices: who writes
+}
+
+func (c *compiler) needRecord(f *File) {
+	for _, w := range f.record {
+		c.probes[tracer.Probe{Class: recordable[w.text]}] = true
+	}
+}
+
 func (c *compiler) sortedProbes() (out []tracer.Probe) {
 	for p := range c.probes {
 		out = append(out, p)

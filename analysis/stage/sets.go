@@ -188,6 +188,7 @@ func compose(files []*File, asked []string) (*Set, error) {
 	c.compileWaits(files)
 	c.compileRoles(files)
 	for i, f := range files {
+		c.needRecord(f)
 		c.compileStages(f, i, f.stages)
 	}
 	for i, f := range files {

@@ -35,6 +35,8 @@ func wantClass(c tracer.Class) want { return func(p *plan) bool { return p.class
 
 func wantPoint(name string) want { return func(p *plan) bool { return p.points[name] } }
 
+func wantEither(a, b want) want { return func(p *plan) bool { return a(p) || b(p) } }
+
 func wantSamples(p *plan) bool { return p.cfg.SamplePeriod > 0 }
 
 // program is one row of the table of programs.
@@ -83,10 +85,10 @@ var programs = []program{
 	{"exit_mmap", "exit_mmap", wantPoint("exit_mmap"), false},
 	{"hrtimer_start", "hrtimer_start", wantClass(tracer.ClassTimer), false},
 	{"timer_start", "timer_start", wantClass(tracer.ClassTimer), false},
-	{"block_issue", "block_rq_issue", wantClass(tracer.ClassIO), false},
+	{"block_issue", "block_rq_issue", wantEither(wantClass(tracer.ClassIO), wantPoint("block_rq_issue")), false},
 	{"block_done", "block_rq_complete", wantClass(tracer.ClassIO), false},
-	{"message_sent", "sock_send_length", always, false},
-	{"message_read", "sock_recv_length", always, false},
+	{"message_sent", "sock_send_length", wantClass(tracer.ClassSocket), false},
+	{"message_read", "sock_recv_length", wantClass(tracer.ClassSocket), false},
 	{"wait_child", "sched_process_wait", always, false},
 	{"lock_begin", "contention_begin", wantClass(tracer.ClassLock), false},
 	{"lock_end", "contention_end", wantClass(tracer.ClassLock), false},

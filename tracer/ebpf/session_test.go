@@ -63,7 +63,7 @@ func recordWork(t *testing.T, s tracer.Session, work func()) *tracer.Trace {
 
 func everything() tracer.Config {
 	cfg := tracer.Config{SleepStack: 20 * time.Microsecond, SamplePeriod: time.Millisecond}
-	for _, c := range []tracer.Class{tracer.ClassIO, tracer.ClassLock, tracer.ClassTimer, tracer.ClassWork} {
+	for _, c := range []tracer.Class{tracer.ClassIO, tracer.ClassLock, tracer.ClassSocket, tracer.ClassTimer, tracer.ClassWork} {
 		cfg.Probes = append(cfg.Probes, tracer.Probe{Class: c})
 	}
 	for _, p := range programs {
