@@ -17,15 +17,21 @@ func (r *replayer) send(i int32, e *tracer.Event, own bool) {
 }
 
 // receive makes who reads depend on who sent what is read, also where it did
-// not have to wait for that. What a stranger sent has its own time.
+// not have to wait for that. One that has had nothing to do with the operation
+// before was busy: the message lay there until it was read.
 func (r *replayer) receive(i int32, e *tracer.Event) {
-	s, ok := r.msgs.sent[i]
-	if !ok || e.Class != tracer.ClassSocket || r.reach(e.Task, e.Time) == noNode {
+	if e.Task <= 0 || r.clocks[e.Task] == nil || e.Class != tracer.ClassSocket {
 		return
 	}
+	s, known := r.msgs.sent[i]
 	n, ok := r.sent[s]
-	if !ok {
-		n = r.g.add(node{at: max(r.tr.Events[s].Time-r.begin, 0), prev: noNode, from: noNode, row: rowFixed, abs: true})
+	if !known || !ok {
+		return
+	}
+	c := r.clocks[e.Task]
+	if fresh := !c.started && c.scope == e.Time; fresh && r.reach(e.Task, e.Time) != noNode {
+		c.node = r.later(n, e.Time, rowFixed)
+		return
 	}
 	r.join(e.Task, e.Time, n)
 }
@@ -42,22 +48,25 @@ func (r *replayer) join(id tracer.TaskID, t tracer.Time, from int32) {
 // work begins an item for a worker: it depends on who queued it, and lay in the
 // queue as long as it did.
 func (r *replayer) work(e *tracer.Event) {
-	it := r.ix.itemAt(e.Task, e.Time)
-	if it == nil || it.begin != e.Time || r.reach(e.Task, e.Time) == noNode {
+	if e.Task <= 0 {
 		return
 	}
+	it := r.ix.itemAt(e.Task, e.Time)
 	c := r.clocks[e.Task]
-	n := node{at: e.Time - r.begin, prev: noNode, from: noNode, row: rowFixed, abs: true}
-	if _, mine := r.marks.shares[it]; mine || r.onPath(c, it) {
-		if q, ok := r.sent[it.queue]; ok && it.queue >= 0 {
-			queued := r.tr.Events[it.queue].Time
-			seg := r.workDelay(it, queued, e.Time, -1, LeafNone)
-			n.prev, n.len, n.row, n.abs = q, e.Time-queued, r.rowBeside(&seg), false
-		} else if r.waitedFor(c, e.Time) {
-			return // the path has waited for it to begin
-		}
+	if c == nil || it == nil || it.begin != e.Time {
+		return
 	}
-	c.node = r.g.add(n)
+	r.reach(e.Task, e.Time)
+	_, mine := r.marks.shares[it]
+	if c.away = !mine && !r.onPath(c, it); c.away || !c.started {
+		return
+	}
+	if q, ok := r.sent[it.queue]; ok && it.queue >= 0 {
+		seg := r.workDelay(it, r.tr.Events[it.queue].Time, e.Time, -1, LeafNone)
+		c.node = r.later(q, e.Time, r.rowBeside(&seg))
+	} else if !r.waitedFor(c, e.Time) { // the path has not waited for it to begin
+		c.node = r.g.add(node{at: e.Time - r.begin, prev: noNode, from: noNode, row: rowFixed})
+	}
 }
 
 // onPath tells that some of an item is on the path.

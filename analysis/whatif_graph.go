@@ -12,15 +12,14 @@ const (
 )
 
 // node is a moment in the life of a task: the earliest at which what it needs
-// has been done. That is its task's own moment before it, a length later; and
-// what another task did; and, where a stranger is in play, the recorded time.
+// has been done. That is its task's own moment before it, a length later, and
+// what another task did. One that needs nothing is at its recorded time.
 type node struct {
 	at   tracer.Time // recorded, since the operation's begin
 	len  tracer.Time // recorded, from prev
 	prev int32       // its task's moment before; noNode
 	from int32       // who ended its wait, queued its work, forked it; noNode
 	row  int16       // the stage of len, or of the wait that ends here
-	abs  bool        // not before its recorded time
 }
 
 // graph is what has to be done after what in one operation. A node comes after
@@ -124,7 +123,7 @@ func (g *graph) compact() {
 }
 
 // simple tells that a node depends on nothing but its task's moment before.
-func (n *node) simple() bool { return n.prev != noNode && n.from == noNode && !n.abs }
+func (n *node) simple() bool { return n.prev != noNode && n.from == noNode }
 
 // replay gives when the operation would end, in ns since its begin, if the time
 // of every row were multiplied by its factor.
@@ -136,6 +135,9 @@ func (g *graph) replay(factor []float64) float64 {
 	for i := range g.nodes {
 		n := &g.nodes[i]
 		t := 0.0
+		if n.prev == noNode && n.from == noNode {
+			t = float64(n.at)
+		}
 		if n.prev != noNode {
 			d := float64(n.len)
 			if n.row >= 0 {
@@ -145,9 +147,6 @@ func (g *graph) replay(factor []float64) float64 {
 		}
 		if n.from != noNode {
 			t = max(t, times[n.from])
-		}
-		if n.abs {
-			t = max(t, float64(n.at))
 		}
 		times[i] = t
 	}
@@ -174,18 +173,10 @@ func (g *graph) critical() []float64 {
 	return sums
 }
 
-// last is which of the nodes that one depends on came last. A task that was
-// busy with something from before the operation is asked for nothing then: who
-// asked it had to wait.
+// last is which of the nodes that one depends on came last.
 func (g *graph) last(n *node) int32 {
-	if n.from == noNode {
+	if n.from == noNode || n.prev != noNode && g.times[n.prev] > g.times[n.from] {
 		return n.prev
 	}
-	if n.prev == noNode || g.times[n.from] >= g.times[n.prev] {
-		return n.from
-	}
-	if p := &g.nodes[n.prev]; p.prev == noNode && p.from == noNode {
-		return n.from
-	}
-	return n.prev
+	return n.from
 }

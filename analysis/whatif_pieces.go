@@ -1,8 +1,6 @@
 package analysis
 
 import (
-	"sort"
-
 	"stagetrace/analysis/stage"
 	"stagetrace/tracer"
 )
@@ -53,14 +51,6 @@ func (r *replayer) endOf(id tracer.TaskID, k int32) tracer.Time {
 	return r.end
 }
 
-// ours tells that what a task did from a to b was caused by the operation, or
-// touches what was: the wait for a CPU before, the sleep after.
-func (r *replayer) ours(id tracer.TaskID, a, b tracer.Time) bool {
-	eps := r.marks.episodes[id]
-	i := sort.Search(len(eps), func(i int) bool { return eps[i].to >= a })
-	return i < len(eps) && eps[i].from <= b
-}
-
 // sleep asks the walk about a sleep: whether another task's doings end it, or
 // why not.
 func (r *replayer) sleep(id tracer.TaskID, iv *interval, end tracer.Time) (Segment, Leaf, tracer.TaskID) {
@@ -82,13 +72,15 @@ func (r *replayer) fill(id tracer.TaskID, c *clock, iv *interval) {
 		return
 	case tracer.StateBlocked:
 		seg, leaf, _ := r.sleep(id, iv, end)
-		c.row = r.rowBeside(&seg)
+		if r.marks.during(id, iv.start, end) {
+			c.row = r.rowBeside(&seg)
+		}
 		if leaf == LeafNone {
 			c.still = true
 			return
 		}
 	}
-	at := c.at
+	at, onPath := c.at, false
 	for ; c.seg < len(c.segs); c.seg++ {
 		s := &r.path.Segments[c.segs[c.seg]]
 		if s.Begin >= end {
@@ -99,12 +91,15 @@ func (r *replayer) fill(id tracer.TaskID, c *clock, iv *interval) {
 		}
 		r.name(id, c, iv, at, min(s.Begin, end))
 		at = min(s.End, end)
-		c.pieces = append(c.pieces, piece{at, r.rowOf(s)})
+		c.pieces, onPath = append(c.pieces, piece{at, r.rowOf(s)}), true
 		if s.End > end {
 			break
 		}
 	}
 	r.name(id, c, iv, at, end)
+	if it := r.ix.itemAt(id, c.at); runs(iv) && (it == nil || it.begin > c.at) { // an item says whose it is at its begin
+		c.away = !onPath && !r.marks.during(id, c.at, end)
+	}
 }
 
 // name splits [a, b) of an interval, which is not on the path.
@@ -113,7 +108,7 @@ func (r *replayer) name(id tracer.TaskID, c *clock, iv *interval, a, b tracer.Ti
 		return
 	}
 	row := rowFixed
-	if !r.ours(id, a, b) {
+	if !r.marks.during(id, a, b) {
 		c.pieces = append(c.pieces, piece{b, row})
 		return
 	}

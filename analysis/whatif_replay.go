@@ -10,6 +10,7 @@ type clock struct {
 	scope   tracer.Time // when it has to do with the operation for the first time
 	started bool
 	still   bool        // it sleeps until another task ends that: time passes by itself
+	away    bool        // it does something that the operation has nothing to do with
 	iv      int32       // the interval of its timeline that it is in; -1: none yet
 	node    int32       // its last node
 	at      tracer.Time // where the graph has come to
@@ -23,7 +24,8 @@ type clock struct {
 
 // replayer makes the graph of an operation, in one pass over its events. Every
 // task that the operation has caused to do something, and every one on its path,
-// has a clock; who has none is a stranger: what he does keeps its time.
+// has a clock. Who has none is a stranger: a wait for him keeps its length, as he
+// would be met at another moment, in which he is as likely to be as busy.
 type replayer struct {
 	walker // to name what is not on the path
 	path   *Path
@@ -55,10 +57,7 @@ func (a *traceAnalysis) dependencies(op *Operation, m *marks, p pair) *graph {
 	r.enterUntil(next, op.End)
 	r.dead.atEnd(r)
 	at := r.reach(op.Root, op.End)
-	if r.g.nodes[at].at != r.g.wall { // it sleeps on
-		at = r.g.add(node{at: r.g.wall, prev: at, from: noNode, row: r.clocks[op.Root].row, abs: true})
-	}
-	r.g.end = at
+	r.g.end = r.later(at, op.End, r.clocks[op.Root].row) // it may be asleep
 	r.g.complete()
 	return &r.g
 }
@@ -149,6 +148,15 @@ func (r *replayer) reach(id tracer.TaskID, t tracer.Time) int32 {
 		}
 		r.start(id, c)
 	}
+	r.advance(id, c, t)
+	if c.away {
+		return noNode
+	}
+	return c.node
+}
+
+// advance brings a task to the present.
+func (r *replayer) advance(id tracer.TaskID, c *clock, t tracer.Time) {
 	ivs := r.tl.iv.of(id)
 	for int(c.iv)+1 < len(ivs) && ivs[c.iv+1].start <= t {
 		r.pass(c, ivs[c.iv+1].start)
@@ -156,23 +164,28 @@ func (r *replayer) reach(id tracer.TaskID, t tracer.Time) int32 {
 		r.turn(id, c, &ivs[c.iv])
 	}
 	r.pass(c, t)
-	return c.node
 }
 
-// start begins a clock. A task that was woken for the operation begins with the
-// sleep before, for it could not have been woken earlier.
+// later gives a node at t that comes after n; n itself if it is there.
+func (r *replayer) later(n int32, t tracer.Time, row int16) int32 {
+	if d := t - r.begin - r.g.nodes[n].at; d > 0 {
+		return r.g.add(node{at: t - r.begin, len: d, prev: n, from: noNode, row: row})
+	}
+	return n
+}
+
+// start begins a clock: with what made the task run, or, in the middle of what
+// it does, at the recorded time.
 func (r *replayer) start(id tracer.TaskID, c *clock) {
 	c.started, c.at = true, c.scope
 	ivs := r.tl.iv.of(id)
 	k := r.tl.iv.search(id, func(iv *interval) bool { return iv.start > c.scope }) - 1
 	c.iv = int32(k)
 	if k >= 0 && ivs[k].start == c.scope && ivs[k].wake >= 0 && runs(&ivs[k]) {
-		if c.iv--; k == 0 || ivs[k-1].state != tracer.StateBlocked { // a birth
-			return
-		}
-		k, c.at = k-1, max(ivs[k-1].start, r.begin)
+		c.iv--
+		return
 	}
-	c.node = r.g.add(node{at: c.at - r.begin, prev: noNode, from: noNode, row: rowFixed, abs: true})
+	c.node = r.g.add(node{at: c.at - r.begin, prev: noNode, from: noNode, row: rowFixed})
 	if k < 0 {
 		r.fill(id, c, &interval{start: c.at, wake: -1})
 		return
@@ -188,19 +201,17 @@ func runs(iv *interval) bool {
 func (r *replayer) turn(id tracer.TaskID, c *clock, iv *interval) {
 	if iv.wake >= 0 && runs(iv) {
 		e := &r.tr.Events[iv.wake]
-		waker := noNode
+		n := node{at: iv.start - r.begin, prev: c.node, from: noNode, row: c.row}
 		if c.waking == iv.wake {
-			waker = c.waker
+			n.from = c.waker
 		}
-		n := node{at: iv.start - r.begin, prev: c.node, from: waker, row: c.row}
 		switch {
-		case e.Kind == tracer.KindFork, e.Kind == tracer.KindExec:
-			n.prev, n.row, n.abs = noNode, rowFixed, waker == noNode
+		case e.Kind == tracer.KindFork, e.Kind == tracer.KindExec, c.node == noNode, c.away && n.from != noNode:
+			n.prev, n.row = noNode, rowFixed
 			c.node = r.g.add(n)
-		case c.still, c.node == noNode:
-			n.abs = waker == noNode
-			c.node = r.g.add(n)
-		case e.Time < iv.start && waker != noNode && r.causes(id, e): // woken on its way to sleep
+		case c.still && n.from == noNode:
+			c.node = r.later(c.node, iv.start, c.row)
+		case c.still, n.from != noNode && e.Time < iv.start && r.causes(id, e): // woken on its way to sleep
 			c.node = r.g.add(n)
 		}
 	}
@@ -250,13 +261,10 @@ func (r *replayer) enterUntil(next int, t tracer.Time) int {
 // a dependency, where the graph has none: of what a task of the operation did
 // before, only its own clock tells. Anybody else is taken to have worked for
 // the operation from then on: a thread of a runtime has got its work by a way
-// that was not seen; and a stranger who holds a lock or is busy would have been
-// met at another moment, in which he is as likely to be as busy.
+// that was not seen, and a stranger is one who is waited for.
 func (r *replayer) enter(i int) {
 	s := &r.path.Segments[i]
-	if r.reach(s.Task, s.Begin) == noNode {
-		return
-	}
+	r.reach(s.Task, s.Begin)
 	var last *Segment
 	before, length, row := noNode, tracer.Time(0), rowFixed
 	if i > 0 {
@@ -275,7 +283,8 @@ func (r *replayer) enter(i int) {
 	case r.known(s.Task, c, last):
 		return
 	}
-	r.clocks[s.Task].node = r.g.add(node{at: s.Begin - r.begin, len: length, prev: before, from: noNode, row: row, abs: before == noNode})
+	r.clocks[s.Task].node = r.g.add(node{at: s.Begin - r.begin, len: length, prev: before, from: noNode, row: row})
+	r.clocks[s.Task].away = false
 }
 
 // known tells that the graph says where a task that the path comes to got its
@@ -291,7 +300,7 @@ func (r *replayer) known(id tracer.TaskID, c *clock, last *Segment) bool {
 			return true
 		}
 	}
-	return r.ours(id, iv.start, r.endOf(id, c.iv))
+	return r.marks.during(id, iv.start, r.endOf(id, c.iv))
 }
 
 // delivered tells that the path took the work of a sibling for what a thread
