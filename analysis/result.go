@@ -18,6 +18,7 @@ type Result struct {
 	Operations []OperationResult `json:"operations"`
 	Untraced   []UntracedResult  `json:"untraced"`
 	Summary    []Summary         `json:"summary"`
+	Imported   []Imported        `json:"imported,omitempty"` // measured elsewhere, to stand beside Summary
 	Totals     Totals            `json:"totals"`
 	Processes  []Process         `json:"processes"`
 	Warnings   []Warning         `json:"warnings"`
@@ -112,6 +113,14 @@ type Distribution struct {
 	Max    float64  `json:"max"`
 	Mean   float64  `json:"mean"`
 	Stddev *float64 `json:"stddev"`
+}
+
+// Imported is the statistics of a target that was not measured in this run.
+type Imported struct {
+	Target string       `json:"target"`
+	From   string       `json:"from"`           // the file that it was read from
+	Host   string       `json:"host,omitempty"` // where it was measured, when the file says so
+	Wall   Distribution `json:"wall"`
 }
 
 // Summary is the statistics of one target.

@@ -53,7 +53,7 @@ type pageTarget struct {
 	Stages                                     []pageStage
 	OffPath                                    []pageOff
 	Runs                                       []pageRun
-	RunsMax, RunsNote, Note                    string
+	RunsMax, RunsNote, Note, NoStages          string
 	RunsWidth                                  int
 }
 
@@ -122,6 +122,7 @@ func pageOfTarget(r *analysis.Result, vs []targetView, i int) pageTarget {
 		t.OffPath = append(t.OffPath, pageOff{Clean(s.Name), u.cell(offPathNs(s)), u.cell(s.CPUNs), u.cell(s.AfterEndNs), count(s.Count)})
 	}
 	if v.N == 0 {
+		t.NoStages = sentence(Clean(noStages(v)))
 		return t
 	}
 	t.Traced = ofTraced(v.Summary, " – ")

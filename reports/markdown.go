@@ -54,6 +54,9 @@ func (m *markdownWriter) endToEnd(vs []targetView) {
 		if vs[i].Untraced {
 			how = "untraced"
 		}
+		if vs[i].Imported != "" {
+			how = "imported"
+		}
 		if i == 0 {
 			ratio = "1"
 		}
@@ -71,7 +74,7 @@ func (m *markdownWriter) target(v *targetView) {
 	m.line("### %s", orNone(cleanMarkdown(v.Target)))
 	m.line("")
 	if v.N == 0 {
-		m.line("No stages: no traced operation counts.")
+		m.line("%s.", sentence(cleanMarkdown(noStages(v))))
 		m.line("")
 		return
 	}

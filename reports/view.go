@@ -35,6 +35,8 @@ type targetView struct {
 	Small string // the stages of a folded row, by name and mean; "": none
 	Total int    // of Share: 10000, or 0 without operations
 	Unit  timeUnit
+	// Imported says where the figures come from when they are not this run's.
+	Imported string
 }
 
 func views(r *analysis.Result, all bool) []targetView {
@@ -42,7 +44,31 @@ func views(r *analysis.Result, all bool) []targetView {
 	for i := range r.Summary {
 		out[i] = view(&r.Summary[i], all)
 	}
+	for _, im := range r.Imported {
+		v := view(&analysis.Summary{Target: im.Target + " (imported)", Wall: im.Wall, Untraced: true}, all)
+		v.Imported = im.From
+		if im.Host != "" {
+			v.Imported += ", host " + im.Host
+		}
+		out = append(out, v)
+	}
 	return out
+}
+
+// sentence begins with a capital letter.
+func sentence(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// noStages says why a target has no stage table.
+func noStages(v *targetView) string {
+	if v.Imported != "" {
+		return "measured elsewhere, imported from " + v.Imported + ": no stages"
+	}
+	return "no stages: no traced operation counts"
 }
 
 func view(s *analysis.Summary, all bool) targetView {
@@ -220,6 +246,21 @@ func losses(r *analysis.Result) []string {
 	}
 	if r.Totals.Failed > 0 {
 		out = append(out, fmt.Sprintf("Failed: %d of %d operations (last exit code %d).", r.Totals.Failed, n+len(r.Untraced), r.Totals.ExitCode))
+	}
+	return out
+}
+
+// banners are the warnings that stand above the figures, notBanners those
+// below.
+func banners(r *analysis.Result) []analysis.Warning { return warningsWhere(r, true) }
+
+func notBanners(r *analysis.Result) []analysis.Warning { return warningsWhere(r, false) }
+
+func warningsWhere(r *analysis.Result, above bool) (out []analysis.Warning) {
+	for _, w := range r.Warnings {
+		if w.Banner() == above {
+			out = append(out, w)
+		}
 	}
 	return out
 }

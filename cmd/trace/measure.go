@@ -31,6 +31,10 @@ func measureRun(ctx context.Context, o *runOptions, term *terminal) error {
 	if err != nil {
 		return err
 	}
+	imported, err := importFigures(o.imports)
+	if err != nil {
+		return err
+	}
 	m, err := newMeasurement(ctx, &o.recording, o.formats, set, s.workload.Name, term)
 	if err != nil {
 		return err
@@ -47,6 +51,7 @@ func measureRun(ctx context.Context, o *runOptions, term *terminal) error {
 		m.warn(warnClientOnly, "only the client's part is recorded: "+n, "")
 	}
 	m.base.Workload, m.base.Units, m.base.Params, m.base.Command = s.workload.Name, s.workload.Unit, s.params, o.argv
+	m.base.Imported = imported
 	if err := m.writeFacts(); err != nil {
 		return err
 	}

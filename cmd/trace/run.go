@@ -18,6 +18,7 @@ type runOptions struct {
 	plan     workloads.Plan
 	recording
 	formats []string
+	imports []string
 	command workloads.CommandOptions
 	show    bool
 	argv    []string
@@ -86,6 +87,7 @@ func runCommand(term *terminal) *cobra.Command {
 	flags.IntVar(&o.plan.Runs, "runs", workloadRuns, "traced operations per target (10 for a command)")
 	flags.IntVar(&o.plan.Untraced, "untraced", 0, "untraced operations per target (default: as many as --runs)")
 	flags.StringArrayVar(&o.formats, "format", nil, "also write this format, NAME[=FILE]; without a file: to stdout, instead of the table")
+	flags.StringArrayVar(&o.imports, "import", nil, "set the figures of this file beside those of the run, marked: a result.json, or what hyperfine exports as JSON (repeatable)")
 	flags.StringVar(&o.command.Setup, "setup", "", "shell command to run once before a command is measured")
 	flags.StringVar(&o.command.Prepare, "prepare", "", "shell command to run before every operation of a command")
 	flags.StringVar(&o.command.Conclude, "conclude", "", "shell command to run after every operation of a command")
