@@ -12,8 +12,9 @@ import (
 )
 
 // csvHeader: kind is "path" (a stage on the critical path; ns of one
-// operation's rows add up to wall_ns), "off_path" (work it did not wait for)
-// or "untraced" (an operation measured with nothing attached, no stage).
+// operation's rows add up to wall_ns), "off_path" (work it did not wait for),
+// "untraced" (an operation measured with nothing attached, no stage) or "run"
+// (the last row: whether anything failed, was lost or is missing in all of it).
 var csvHeader = []string{
 	"target", "operation", "kind", "stage", "ns", "running_ns", "runnable_ns", "blocked_ns", "cpu_ns", "after_end_ns", "count",
 	"top_wait", "top_wait_ns", "wall_ns", "units", "failed", "exit_code", "lost_events", "incomplete", "first",
@@ -34,6 +35,9 @@ func writeCSV(w io.Writer, in *Input) error {
 		rows = append(rows, []string{cleanCSV(u.Target), strconv.Itoa(u.Index), "untraced", "", "", "", "", "", "", "", "", "", "",
 			integer(u.WallNs), "", strconv.FormatBool(u.Failed), strconv.Itoa(u.ExitCode), "0", "false", strconv.FormatBool(u.First)})
 	}
+	t := &r.Totals
+	rows = append(rows, []string{"", "", "run", "", "", "", "", "", "", "", "", "", "", "", "",
+		strconv.FormatBool(t.Failed > 0), strconv.Itoa(t.ExitCode), strconv.FormatUint(t.LostEvents, 10), strconv.FormatBool(t.Incomplete), ""})
 	if err := out.WriteAll(rows); err != nil {
 		return err
 	}

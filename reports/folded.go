@@ -16,6 +16,8 @@ var foldedEscapes = strings.NewReplacer(";", ":", " ", "_")
 
 // writeFolded writes the wall profile's stacks as "frame;frame;frame NS"
 // lines in sorted order. The numbers add up to the wall time of the operations.
+// The format has no comments: what is missing in a run is stacks that weigh
+// nothing.
 func writeFolded(w io.Writer, in *Input) error {
 	each, err := operations(in)
 	if err != nil {
@@ -30,6 +32,11 @@ func writeFolded(w io.Writer, in *Input) error {
 		return err
 	}
 	lines := map[string]int64{}
+	if in.Result != nil {
+		for _, l := range losses(in.Result) {
+			lines["[warning];"+foldedEscapes.Replace(l)] = 0
+		}
+	}
 	for key, ns := range sums {
 		names := []string{}
 		for _, id := range unpack(key) {

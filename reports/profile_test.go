@@ -154,6 +154,9 @@ func TestFoldedSums(t *testing.T) {
 	if got != wall {
 		t.Errorf("%d of %d", got, wall)
 	}
+	if text := string(render(t, "folded", f.input())); !strings.Contains(text, "[warning];Lost:_12_events") {
+		t.Error("what was lost is not said")
+	}
 }
 
 func TestCPUProfileScope(t *testing.T) {

@@ -128,8 +128,8 @@ func (c *spanCollector) finish() []openSpan {
 	return c.done
 }
 
-// recorded writes, once per trace, what is not of one operation: how many
-// tasks waited for a CPU, and where events were lost.
+// recorded writes, once per trace, what is of the whole system: how many tasks
+// waited for a CPU while operations ran, and where events were lost.
 func (w *trackWriter) recorded(tr *tracer.Trace) {
 	if w.told == tr {
 		return
@@ -138,7 +138,7 @@ func (w *trackWriter) recorded(tr *tracer.Trace) {
 	w.sink.counter(w.lost, tr.Meta.Begin, w.lostSum)
 	q := runQueue{states: make([]queueState, len(tr.Tasks))}
 	since := map[int16]tracer.Time{}
-	last := -1
+	last, inside := -1, false
 	for i := range tr.Events {
 		e := &tr.Events[i]
 		if e.Kind == tracer.KindLost {
@@ -147,6 +147,11 @@ func (w *trackWriter) recorded(tr *tracer.Trace) {
 			continue
 		}
 		q.step(e)
+		if e.Kind == tracer.KindOpBegin || e.Kind == tracer.KindOpEnd {
+			inside, last = e.Kind == tracer.KindOpBegin, -1
+		} else if !inside {
+			continue
+		}
 		if q.waiting != last && (i+1 == len(tr.Events) || tr.Events[i+1].Time != e.Time) {
 			last = q.waiting
 			w.sink.counter(w.waiting, e.Time, int64(last))
