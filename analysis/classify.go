@@ -145,8 +145,8 @@ func (a *traceAnalysis) phase(id tracer.TaskID, at tracer.Time) stage.Phase {
 	}
 	l := a.tr.Leader(id)
 	t := &a.tr.Tasks[l]
-	if t.Born > 0 {
-		if i := a.tr.ImageAt(l, at); i < 0 || t.Images[i].Time <= t.Born {
+	if t.Born > 0 { // a child that never executes anything does its own work: a forking server's
+		if i := a.tr.ImageAt(l, at); i+1 < len(t.Images) && (i < 0 || t.Images[i].Time <= t.Born) {
 			return stage.PhaseBeforeExec
 		}
 	}
