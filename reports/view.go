@@ -250,21 +250,6 @@ func losses(r *analysis.Result) []string {
 	return out
 }
 
-// banners are the warnings that stand above the figures, notBanners those
-// below.
-func banners(r *analysis.Result) []analysis.Warning { return warningsWhere(r, true) }
-
-func notBanners(r *analysis.Result) []analysis.Warning { return warningsWhere(r, false) }
-
-func warningsWhere(r *analysis.Result, above bool) (out []analysis.Warning) {
-	for _, w := range r.Warnings {
-		if w.Banner() == above {
-			out = append(out, w)
-		}
-	}
-	return out
-}
-
 func verb(n int) string {
 	if n == 1 {
 		return "1 is"
