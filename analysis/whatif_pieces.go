@@ -53,30 +53,29 @@ func (r *replayer) endOf(id tracer.TaskID, k int32) tracer.Time {
 
 // sleep asks the walk about a sleep: whether another task's doings end it, or
 // why not.
-func (r *replayer) sleep(id tracer.TaskID, iv *interval, end tracer.Time) (Segment, Leaf, tracer.TaskID) {
+func (r *replayer) sleep(id tracer.TaskID, iv *interval, end tracer.Time) Segment {
 	seg := Segment{Begin: iv.start, End: end, Task: id, Link: -1, State: tracer.StateBlocked, Stack: iv.stack, Syscall: iv.sys, Spans: r.ix.spansAt(id, end)}
 	seg.Wait = r.match.Wait(iv.stack, iv.sys, seg.Spans, iv.flags)
-	to, leaf := r.cause(id, iv, &seg)
-	seg.Leaf = leaf
-	return seg, leaf, to
+	_, seg.Leaf = r.cause(id, iv, &seg)
+	return seg
 }
 
 // fill splits the interval that a task comes into by stage: as the path has it
 // where it is on the path, else by the same rules.
 func (r *replayer) fill(id tracer.TaskID, c *clock, iv *interval) {
-	c.pieces, c.still, c.row = c.pieces[:0], false, rowFixed
+	c.pieces, c.still, c.timed, c.row = c.pieces[:0], false, false, rowFixed
 	end := r.endOf(id, c.iv)
 	switch iv.state {
 	case tracer.StateDead:
 		c.still = true
 		return
 	case tracer.StateBlocked:
-		seg, leaf, _ := r.sleep(id, iv, end)
+		seg := r.sleep(id, iv, end)
 		if r.marks.during(id, iv.start, end) {
 			c.row = r.rowBeside(&seg)
 		}
-		if leaf == LeafNone {
-			c.still = true
+		c.still, c.timed = seg.Leaf == LeafNone, seg.Leaf == LeafTimer
+		if c.still {
 			return
 		}
 	}

@@ -10,6 +10,7 @@ type clock struct {
 	scope   tracer.Time // when it has to do with the operation for the first time
 	started bool
 	still   bool        // it sleeps until another task ends that: time passes by itself
+	timed   bool        // it sleeps until a timer of its own ends
 	away    bool        // it does something that the operation has nothing to do with
 	iv      int32       // the interval of its timeline that it is in; -1: none yet
 	node    int32       // its last node
@@ -199,6 +200,9 @@ func runs(iv *interval) bool {
 
 // turn brings a task into the next interval of its timeline.
 func (r *replayer) turn(id tracer.TaskID, c *clock, iv *interval) {
+	if c.timed && id != r.root {
+		r.relieve(id, c, iv)
+	}
 	if iv.wake >= 0 && runs(iv) {
 		e := &r.tr.Events[iv.wake]
 		n := node{at: iv.start - r.begin, prev: c.node, from: noNode, row: c.row}
@@ -216,6 +220,17 @@ func (r *replayer) turn(id tracer.TaskID, c *clock, iv *interval) {
 		}
 	}
 	r.fill(id, c, iv)
+}
+
+// relieve lets a thread whose own timer ended its sleep go on with the work of
+// a sibling: see walker.sibling.
+func (r *replayer) relieve(id tracer.TaskID, c *clock, iv *interval) {
+	sleep := r.tl.iv.of(id)[c.iv-1].start
+	if sib, _ := r.sibling(id, sleep, iv.start); sib > 0 {
+		if n := r.reach(sib, iv.start); n != noNode {
+			c.node = r.later(n, iv.start, c.row)
+		}
+	}
 }
 
 // causes tells that a waking in task context is followed.
@@ -279,7 +294,6 @@ func (r *replayer) enter(i int) {
 		before, length, row = r.asked, last.End-last.Begin, r.rowOf(last)
 	case s.Task == r.root, s.Wait == r.waits.work && s.Leaf == LeafNone:
 		return
-	case last != nil && r.delivered(last, s, c):
 	case r.known(s.Task, c, last):
 		return
 	}
@@ -301,23 +315,4 @@ func (r *replayer) known(id tracer.TaskID, c *clock, last *Segment) bool {
 		}
 	}
 	return r.marks.during(id, iv.start, r.endOf(id, c.iv))
-}
-
-// delivered tells that the path took the work of a sibling for what a thread
-// waited for that a timer of its own woke: see walker.sibling.
-func (r *replayer) delivered(last, s *Segment, c *clock) bool {
-	if last.Link < 0 || r.path.Links[last.Link].Waiter != s.Task || c.iv < 0 {
-		return false
-	}
-	ivs := r.tl.iv.of(s.Task)
-	k := c.iv
-	if k > 0 && ivs[k].state != tracer.StateBlocked {
-		k--
-	}
-	iv := &ivs[k]
-	if iv.state != tracer.StateBlocked {
-		return false
-	}
-	_, leaf, _ := r.sleep(s.Task, iv, r.endOf(s.Task, k))
-	return leaf == LeafTimer
 }
