@@ -1,7 +1,6 @@
 package analysis
 
 import (
-	"fmt"
 	"math"
 
 	"stagetrace/analysis/stats"
@@ -23,14 +22,15 @@ type Gated struct {
 	Growth float64  // of the median: 0.1 for a tenth more; +Inf where there was nothing before
 	PValue *float64 // adjusted for the number of limits and targets (Holm); nil: cannot be told
 	Untold bool     // too few operations, whatever they took
+	Absent bool     // no target has it, on either side; Target is ""
 	Failed bool     // it grew by more than the limit, and not by chance
 }
 
 // Gate holds a comparison against limits. They were named before anybody
 // looked, so their p-values are adjusted for one another and not for all the
-// stages there are. The error names a stage that no target has.
-func (c *Comparison) Gate(limits []Limit) ([]Gated, error) {
-	var out []Gated
+// stages there are.
+func (c *Comparison) Gate(limits []Limit) []Gated {
+	var out, absent []Gated
 	var ps []*float64
 	var deltas []*Delta
 	for _, l := range limits {
@@ -44,8 +44,8 @@ func (c *Comparison) Gate(limits []Limit) ([]Gated, error) {
 			out = append(out, Gated{Target: c.Targets[i].New, Limit: l, Growth: d.growth()})
 			ps, deltas = append(ps, d.Unadjusted), append(deltas, d)
 		}
-		if !found && len(c.Targets) > 0 {
-			return nil, fmt.Errorf("neither result has a stage %q", l.Name)
+		if !found {
+			absent = append(absent, Gated{Limit: l, Absent: true})
 		}
 	}
 	for i, p := range stats.Holm(ps) {
@@ -54,7 +54,7 @@ func (c *Comparison) Gate(limits []Limit) ([]Gated, error) {
 		g.Untold = p == nil || stats.SmallestP(deltas[i].Base.N, deltas[i].New.N)*float64(len(out)) >= alpha
 		g.Failed = !g.Untold && *p < alpha && g.Growth > g.Limit.Share
 	}
-	return out, nil
+	return append(out, absent...)
 }
 
 // named finds what a limit is about; nil when the target does not have it.

@@ -3,6 +3,7 @@ package reports
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -178,8 +179,17 @@ func TestHostileNamesInTables(t *testing.T) {
 		}
 	}
 	harmless := newFixture(7)
+	names := map[string]string{}
 	for i := range harmless.result.Summary {
-		harmless.result.Summary[i].Target = "t"
+		s := &harmless.result.Summary[i]
+		names[s.Target] = fmt.Sprint("t", i)
+		s.Target = names[s.Target]
+	}
+	for i := range harmless.result.Operations {
+		harmless.result.Operations[i].Target = names[harmless.result.Operations[i].Target]
+	}
+	for i := range harmless.result.Untraced {
+		harmless.result.Untraced[i].Target = names[harmless.result.Untraced[i].Target]
 	}
 	nasty, plain := render(t, "table", newFixture(7).input()), render(t, "table", harmless.input())
 	if a, b := bytes.Count(nasty, []byte("\n")), bytes.Count(plain, []byte("\n")); a > b+2 {

@@ -54,8 +54,10 @@ func ratiosToFirst(r *analysis.Result) map[string]*analysis.Delta {
 
 // differences writes what makes the targets of a matrix differ.
 func (t *tableWriter) differences(r *analysis.Result) {
-	for _, c := range pairsOf(r) {
+	pairs := pairsOf(r)
+	for i := range pairs {
 		t.b.WriteString("\n")
-		t.comparison(&c)
+		t.comparison(&pairs[i])
 	}
+	t.partsNote(pairs)
 }

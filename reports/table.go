@@ -60,6 +60,7 @@ func writeTable(w io.Writer, in *Input) error {
 	}
 	vs := views(r, t.all)
 	t.text(title(r, Clean), t.bold, "", "  ")
+	t.warnings(warningsWhere(r, true))
 	for _, l := range losses(r) {
 		t.text(l, t.warn, "", "  ")
 	}
@@ -68,7 +69,8 @@ func writeTable(w io.Writer, in *Input) error {
 	}
 	if len(vs) > 1 {
 		t.b.WriteString("\n")
-		t.targets(vs)
+		t.targets(r, vs)
+		t.differences(r)
 	}
 	for i := range vs {
 		t.b.WriteString("\n")
@@ -88,8 +90,8 @@ func (t *tableWriter) text(s string, style *lipgloss.Style, first, rest string) 
 	}
 }
 
-// targets is the comparison of several targets.
-func (t *tableWriter) targets(vs []targetView) {
+// targets is the list of several targets, side by side.
+func (t *tableWriter) targets(r *analysis.Result, vs []targetView) {
 	var widest float64
 	for i := range vs {
 		widest = max(widest, vs[i].Wall.Median)
@@ -97,14 +99,20 @@ func (t *tableWriter) targets(vs []targetView) {
 	u := columnUnit(widest)
 	g := t.grid(
 		column{head: "target", limit: max(8, t.width/3)}, column{head: "median " + u.name, right: true},
-		column{head: "95 % interval", right: true, optional: true}, column{head: "n", right: true, optional: true}, column{head: "ratio", right: true})
+		column{head: "95 % interval", right: true, optional: true}, column{head: "n", right: true, optional: true}, column{head: "ratio", right: true},
+		column{head: "95 % interval", right: true, optional: true}, column{head: "p", right: true, optional: true})
+	ratios := ratiosToFirst(r)
 	for i := range vs {
 		d := &vs[i].Wall
 		ratio := ratioToFirst(vs, i)
 		if i == 0 {
 			ratio = "1"
 		}
-		g.lines = append(g.lines, line{cells: []string{Clean(vs[i].Target), u.cell(d.Median), u.interval(d.Lo, d.Hi, t.dots), count(float64(d.N)), ratio}})
+		cells := []string{Clean(vs[i].Target), u.cell(d.Median), u.interval(d.Lo, d.Hi, t.dots), count(float64(d.N)), ratio, "", ""}
+		if c := ratios[vs[i].Target]; c != nil {
+			cells[5], cells[6] = ratioInterval(c, t.dots), pValue(c)
+		}
+		g.lines = append(g.lines, line{cells: cells})
 	}
 	g.fitTo(t.width)
 	g.write(&t.b, t.dim, t.dim)
@@ -274,7 +282,7 @@ func (t *tableWriter) footer(r *analysis.Result) {
 	if h := hostText(r, Clean); h != "" {
 		t.text("on "+h, t.dim, "", "  ")
 	}
-	t.warnings(r.Warnings)
+	t.warnings(warningsWhere(r, false))
 }
 
 func (t *tableWriter) warnings(ws []analysis.Warning) {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"stagetrace/analysis/stats"
 )
 
 // timeUnit is one of the units in which durations are printed.
@@ -97,26 +99,13 @@ func finite(v float64) float64 {
 // fractions add up to 1, the rounded ones add up to exactly 10000: the largest
 // remainders are rounded up.
 func shares(fractions []float64) []int {
-	out := make([]int, len(fractions))
-	rest := make([]float64, len(fractions))
-	var sum float64
-	total := 0
+	parts := make([]float64, len(fractions))
 	for i, f := range fractions {
-		f = finite(f)
-		sum += f
-		out[i] = int(math.Floor(f * 1e4))
-		rest[i] = f*1e4 - float64(out[i])
-		total += out[i]
+		parts[i] = 1e4 * finite(f)
 	}
-	for missing := int(math.Round(sum*1e4)) - total; missing > 0; missing-- {
-		best := 0
-		for i := range rest {
-			if rest[i] > rest[best] {
-				best = i
-			}
-		}
-		out[best]++
-		rest[best] = -1
+	out := make([]int, len(fractions))
+	for i, n := range stats.Apportion(parts) {
+		out[i] = int(n)
 	}
 	return out
 }

@@ -250,6 +250,16 @@ func losses(r *analysis.Result) []string {
 	return out
 }
 
+// warningsWhere are the warnings that stand above the figures, or those below.
+func warningsWhere(r *analysis.Result, above bool) (out []analysis.Warning) {
+	for _, w := range r.Warnings {
+		if w.Banner() == above {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
 func verb(n int) string {
 	if n == 1 {
 		return "1 is"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -22,18 +23,21 @@ func compareCommand(term *terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare [flags] BASE NEW",
 		Short: "Say whether one result is slower than another, and in which stage",
-		Long: `Compare two results end to end and stage by stage. With --gate the exit code is
-1 when the new one is slower by more than the limit and the difference is not
-chance.`,
-		Example: "  trace compare BASE NEW --gate 5%",
-		Args:    exactly(2, "two results"),
+		Long: `Compare two results end to end and stage by stage; the stages add up to the
+difference. With --gate the exit code is 1 when something grew by more than its
+limit and the difference is not chance: the wall time (5%, or total=5%) or a
+stage (netns.cleanup=10%). Where there are too few operations to tell, it says
+so and the exit code is 0.`,
+		Example: `  trace compare BASE NEW --gate 5%
+  trace compare BASE NEW --gate total=5%,netns.cleanup=10%`,
+		Args: exactly(2, "two results"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return compare(args[0], args[1], &o, term)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.format, "format", "table", "table or json")
-	flags.StringVar(&o.gate, "gate", "", "fail when the wall time grew by more than this, such as 5%")
+	flags.StringVar(&o.gate, "gate", "", "fail when the wall time or a stage grew by more than this: 5%, or total=5%,STAGE=10%")
 	flags.BoolVar(&o.wide, "wide", false, "every stage, also without a difference")
 	return cmd
 }
@@ -43,7 +47,7 @@ func compare(base, changed string, o *compareOptions, term *terminal) error {
 	if err != nil {
 		return err
 	}
-	limit, err := parseGate(o.gate)
+	limits, err := parseGate(o.gate)
 	if err != nil {
 		return err
 	}
@@ -61,10 +65,7 @@ func compare(base, changed string, o *compareOptions, term *terminal) error {
 	if err := format.Write(term.out, c, in); err != nil {
 		return err
 	}
-	if o.gate == "" {
-		return nil
-	}
-	return gate(c, limit)
+	return gate(c, limits, term)
 }
 
 func compareFormat(name string) (reports.CompareFormat, error) {
@@ -78,34 +79,68 @@ func compareFormat(name string) (reports.CompareFormat, error) {
 	return reports.CompareFormat{}, usagef("unknown format %q; compare writes %s", name, strings.Join(names, ", "))
 }
 
-// parseGate reads 5% or 0.05 as a share.
-func parseGate(text string) (float64, error) {
+// parseGate reads limits: SHARE or NAME=SHARE, comma-separated; a share is 5% or
+// 0.05.
+func parseGate(text string) ([]analysis.Limit, error) {
 	if text == "" {
-		return 0, nil
+		return nil, nil
 	}
-	number, percent := strings.CutSuffix(text, "%")
-	v, err := strconv.ParseFloat(number, 64)
-	if percent {
-		v /= 100
+	var limits []analysis.Limit
+	seen := map[string]bool{}
+	for one := range strings.SplitSeq(text, ",") {
+		l := analysis.Limit{Name: analysis.GateTotal}
+		share := one
+		if name, rest, ok := strings.Cut(one, "="); ok {
+			l.Name, share = name, rest
+		}
+		number, percent := strings.CutSuffix(share, "%")
+		v, err := strconv.ParseFloat(number, 64)
+		if percent {
+			v /= 100
+		}
+		if err != nil || !(v >= 0 && v < 1000) || l.Name == "" {
+			return nil, usagef("--gate %q: %q is not a limit such as 5%% or netns.cleanup=10%%", text, one)
+		}
+		if seen[l.Name] {
+			return nil, usagef("--gate %q: two limits for %s", text, l.Name)
+		}
+		seen[l.Name] = true
+		l.Share = v
+		limits = append(limits, l)
 	}
-	if err != nil || !(v >= 0 && v < 1000) {
-		return 0, usagef("--gate %q: not a share such as 5%%", text)
-	}
-	return v, nil
+	return limits, nil
 }
 
-// gate fails for every target that is slower by more than the limit, if the
-// difference is significant.
-func gate(c *analysis.Comparison, limit float64) error {
+// gate fails when a limit is exceeded by a difference that is not chance. What
+// cannot be told is said, and fails nothing.
+func gate(c *analysis.Comparison, limits []analysis.Limit, term *terminal) error {
+	if len(limits) == 0 {
+		return nil
+	}
+	if len(c.Targets) == 0 {
+		return usagef("--gate: the results have nothing in common to compare")
+	}
 	var over []string
-	for i := range c.Targets {
-		t := &c.Targets[i]
-		if w := &t.Wall; w.Significant && w.Ratio != nil && *w.Ratio > 1+limit {
-			over = append(over, fmt.Sprintf("%s is %.1f %% slower", t.New, 100*(*w.Ratio-1)))
+	for _, g := range c.Gate(limits) {
+		what := fmt.Sprintf("%s of %s", g.Limit.Name, printable(g.Target, false))
+		switch {
+		case g.Absent:
+			fmt.Fprintf(term.err, "gate: neither result has a stage %s\n", printable(g.Limit.Name, false))
+		case g.Failed:
+			over = append(over, fmt.Sprintf("%s %s (limit %.3g %%, p = %.2g)", what, grew(g.Growth), 100*g.Limit.Share, *g.PValue))
+		case g.Untold:
+			fmt.Fprintf(term.err, "gate: cannot tell whether %s grew by more than %.3g %%: too few operations\n", what, 100*g.Limit.Share)
 		}
 	}
 	if len(over) > 0 {
-		return fmt.Errorf("gate of %.3g %% exceeded: %s", 100*limit, strings.Join(over, "; "))
+		return fmt.Errorf("gate exceeded: %s", strings.Join(over, "; "))
 	}
 	return nil
+}
+
+func grew(by float64) string {
+	if math.IsInf(by, 1) {
+		return "is new"
+	}
+	return fmt.Sprintf("grew by %.1f %%", 100*by)
 }

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"stagetrace/analysis"
 )
 
 func TestCases(t *testing.T) {
@@ -160,32 +158,6 @@ func TestProgressWidth(t *testing.T) {
 		if !strings.HasSuffix(out.String(), "\r\x1b[K") {
 			t.Error("the line stays")
 		}
-	}
-}
-
-func TestGate(t *testing.T) {
-	for text, want := range map[string]float64{"5%": 0.05, "0.1": 0.1, "0": 0, "": 0} {
-		if got, err := parseGate(text); err != nil || got != want {
-			t.Errorf("%q: %v, %v", text, got, err)
-		}
-	}
-	for _, bad := range []string{"-1", "x", "%", "NaN", "Inf"} {
-		if _, err := parseGate(bad); exitCode(err) != exitUsage {
-			t.Errorf("%q: %v", bad, err)
-		}
-	}
-	ratio := 1.08
-	c := &analysis.Comparison{Targets: []analysis.TargetComparison{{New: "docker"}}}
-	w := &c.Targets[0].Wall
-	w.Ratio, w.Significant = &ratio, true
-	if err := gate(c, 0.05); err == nil || !strings.Contains(err.Error(), "docker") {
-		t.Errorf("8 %% over a gate of 5 %%: %v", err)
-	}
-	if err := gate(c, 0.1); err != nil {
-		t.Error(err)
-	}
-	if w.Significant = false; gate(c, 0.05) != nil {
-		t.Error("chance fails the gate")
 	}
 }
 
