@@ -173,7 +173,8 @@ func (m *mutation) run(dir string) (out string, err error) {
 	if err := errors.Join(os.WriteFile(mutated, []byte(text), 0o644), os.WriteFile(list, overlay, 0o644)); err != nil {
 		return "", err
 	}
-	build, err := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-overlay", list, "-o", binary, m.folder).CombinedOutput()
+	// Not optimised: what is built runs once.
+	build, err := exec.Command("go", "test", "-c", "-gcflags=-N -l", "-ldflags=-s -w", "-overlay", list, "-o", binary, m.folder).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("it does not compile: %s", build)
 	}
