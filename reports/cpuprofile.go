@@ -61,9 +61,9 @@ func (s *sampler) addSamples(op *analysis.Operation) {
 		seg, off := sc.segment(e.Task, e.Time), sc.off(e.Task, e.Time)
 		switch {
 		case seg != nil:
-			l.stage, l.path = op.StageName(seg), "on"
+			l.stage, l.path = Clean(op.StageName(seg)), "on"
 		case off != nil:
-			l.stage, l.path = op.StageName(&analysis.Segment{Stage: off.Stage}), "off"
+			l.stage, l.path = Clean(op.StageName(&analysis.Segment{Stage: off.Stage})), "off"
 		default:
 			l.path = "off"
 		}

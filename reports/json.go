@@ -32,7 +32,7 @@ const (
 )
 
 // writeJSON writes the result: keys in the order of the Go types, indented,
-// valid UTF-8 (bytes that are not become \xNN), every list present, every
+// valid UTF-8 (bytes that are not become \xNN), what is not visible escaped, every list present, every
 // number finite, arguments bounded.
 func writeJSON(w io.Writer, in *Input) error {
 	r := plain(in.Result)
@@ -42,7 +42,7 @@ func writeJSON(w io.Writer, in *Input) error {
 	if err != nil {
 		return fmt.Errorf("result: %w", err)
 	}
-	_, err = w.Write(append(text, '\n'))
+	_, err = w.Write(append(escapeJSON(text), '\n'))
 	return err
 }
 

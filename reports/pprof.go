@@ -123,7 +123,7 @@ func (s *sampler) addPath(op *analysis.Operation) error {
 			s.at(stack, l)[valuePath] += ns
 			return
 		}
-		l.stage, l.state = op.StageName(seg), seg.State.String()
+		l.stage, l.state = Clean(op.StageName(seg)), seg.State.String()
 		l.process, l.thread = s.names(op.Trace, seg.Task, seg.Begin)
 		if seg.State == tracer.StateBlocked {
 			l.wait = Clean(op.WaitName(seg))
@@ -138,7 +138,7 @@ func (s *sampler) addPath(op *analysis.Operation) error {
 	}
 	s.offPath(op, func(off *analysis.OffPath, stack []uint32) {
 		l := base
-		l.stage = op.StageName(&analysis.Segment{Stage: off.Stage})
+		l.stage = Clean(op.StageName(&analysis.Segment{Stage: off.Stage}))
 		l.process, l.thread = s.names(op.Trace, off.Task, off.Begin)
 		s.at(stack, l)[valueOffPath] += int64(off.End - off.Begin)
 	})

@@ -176,7 +176,7 @@ func (w *trackWriter) path(op *analysis.Operation) {
 	var arriving uint64
 	for i := range segs {
 		seg := &segs[i]
-		s := &slice{track: w.thread(op.Trace, seg.Task, seg.Begin, pathLane), begin: seg.Begin, end: seg.End, name: op.StageName(seg), category: "path", notes: w.segment(op, seg), to: arriving}
+		s := &slice{track: w.thread(op.Trace, seg.Task, seg.Begin, pathLane), begin: seg.Begin, end: seg.End, name: Clean(op.StageName(seg)), category: "path", notes: w.segment(op, seg), to: arriving}
 		arriving = 0
 		if i+1 < len(segs) && segs[i+1].Task != seg.Task {
 			w.flow++
@@ -220,7 +220,7 @@ func (w *trackWriter) off(op *analysis.Operation) {
 			key.lane++
 		}
 		w.lanes[key] = o.End
-		w.sink.slice(&slice{track: w.thread(op.Trace, o.Task, o.Begin, key.lane), begin: o.Begin, end: o.End, name: op.StageName(&analysis.Segment{Stage: o.Stage}), category: "off path",
+		w.sink.slice(&slice{track: w.thread(op.Trace, o.Task, o.Begin, key.lane), begin: o.Begin, end: o.End, name: Clean(op.StageName(&analysis.Segment{Stage: o.Stage})), category: "off path",
 			notes: []annotation{{name: "work", text: orNone(Clean(o.Name))}, {name: "cpu_ns", number: int64(o.CPU)}, {name: "operation", number: int64(op.Index)}}})
 	}
 }
