@@ -170,6 +170,32 @@ func TestEventOrder(t *testing.T) {
 	})
 }
 
+// TestBystander: who only computes is never blamed, whatever interrupts on top of
+// it do to others.
+func TestBystander(t *testing.T) {
+	set := linuxSet(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(1, 4).Draw(rt, "cpus"), rapid.IntRange(2, 16).Draw(rt, "tasks"))
+		w.stand()
+		for range rapid.SampledFrom([]int{1000, 400, 100}).Draw(rt, "steps") {
+			w.step()
+		}
+		for _, tr := range []*tracer.Trace{w.finish(), w.operations(8)} {
+			err := New(set, Options{}).Add(tr, func(op *Operation) error {
+				on := slices.ContainsFunc(op.Path.Segments, func(s Segment) bool { return s.Task == w.by })
+				off := slices.ContainsFunc(op.Off, func(o OffPath) bool { return o.Task == w.by })
+				if op.Root != w.by && (on || off) {
+					rt.Fatalf("operation %d blames task %d\n%s", op.Index, w.by, describePath(op))
+				}
+				return nil
+			})
+			if err != nil {
+				rt.Fatal(err)
+			}
+		}
+	})
+}
+
 // disjoint are rules of which no two hold for the same segment.
 var disjoint = []string{"{wait: timer}", "{wait: disk}", "{wait: runqueue}", "{wait: network}", "{wait: device}", "{wait: irq}", "{wait: work}",
 	"{wait: unknown}", "{wait: rcu.barrier}", "{wait: infrastructure}", "{state: running, task: kid}", "{state: running, task: task}",

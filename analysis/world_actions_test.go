@@ -20,18 +20,19 @@ var interrupts = []struct {
 // context gives an event that may come from an interrupt its context: always
 // one where the CPU is idle.
 func (w *world) context(e *tracer.Event, cur tracer.TaskID) {
-	if cur > 0 && w.rng.IntN(3) > 0 {
+	own := cur > 0 && cur != w.by
+	if own && w.rng.IntN(3) > 0 {
 		return
 	}
 	irq := interrupts[w.rng.IntN(len(interrupts))]
 	if irq.ctx == tracer.CtxIdle && cur > 0 {
-		return
+		irq = interrupts[0]
 	}
 	e.Ctx = irq.ctx
 	if irq.name != "" && e.Kind == tracer.KindWake {
 		e.Name = w.str(irq.name)
 	}
-	if irq.ctx == tracer.CtxSoftirq && cur > 0 && w.rng.IntN(2) == 0 {
+	if irq.ctx == tracer.CtxSoftirq && own && w.rng.IntN(2) == 0 {
 		e.Flags |= tracer.FlagInline
 	}
 }
@@ -43,7 +44,7 @@ func (w *world) wake(cpu int, cur tracer.TaskID) {
 	}
 	t := &w.tasks[p]
 	switch {
-	case p == cur, t.state == tracer.StateRunnable, t.ready:
+	case p == cur, p == w.by, t.state == tracer.StateRunnable, t.ready:
 		return
 	case t.state == tracer.StateRunning: // on its way to sleep, perhaps
 		t.ready = true
@@ -103,7 +104,7 @@ func (w *world) leave(e *tracer.Event, t *simTask) {
 	switch r := w.rng.IntN(20); {
 	case t.exiting:
 		e.State = tracer.StateDead
-	case r < 4:
+	case r < 4, e.Task == w.by:
 		e.Flags = tracer.FlagPreempt
 	case r < 5: // it yields
 	default:
@@ -148,7 +149,7 @@ func (w *world) exec(cpu int, cur tracer.TaskID) {
 	l := w.tr.Tasks[cur].Leader
 	e := tracer.Event{Kind: tracer.KindExec, Task: l, Peer: tracer.NoTask, Name: w.str("/bin/program")}
 	if l != cur {
-		if s := w.tasks[l].state; s != tracer.StateBlocked && s != tracer.StateRunnable || w.tasks[l].exiting || l == 1 {
+		if s := w.tasks[l].state; s != tracer.StateBlocked && s != tracer.StateRunnable || w.tasks[l].exiting || l == 1 || l == w.by {
 			return
 		}
 		e.Peer = cur
@@ -226,7 +227,7 @@ func (w *world) message(cpu int, cur tracer.TaskID) {
 	w.event(tracer.Event{Kind: tracer.KindSend, Class: tracer.ClassSocket, Task: cur, Flow: flow, Value: n}, cpu)
 	p := w.anyTask()
 	to := &w.tasks[p]
-	if !w.user(p) || p == cur || to.state == tracer.StateDead {
+	if !w.user(p) || p == cur || p == w.by || to.state == tracer.StateDead {
 		return
 	}
 	to.mail = flow

@@ -31,6 +31,7 @@ type world struct {
 	flow    uint64  // last one given
 	op      uint64  // last operation of the driver, task 1
 	inOp    bool
+	by      tracer.TaskID // a bystander: see stand; 0 none
 }
 
 // simTask is what the world knows of a task.
@@ -49,14 +50,16 @@ type simTask struct {
 const mostAlive = 60
 
 // actions is the table of what can happen next, with how often. Each gets the
-// CPU and the task on it; one that does not fit the moment does nothing.
+// CPU and the task on it; one that does not fit the moment does nothing. What
+// happens on top of a bystander as well, or does not concern anybody, is aloof.
 var actions = []struct {
 	weight int
 	do     func(w *world, cpu int, cur tracer.TaskID)
+	aloof  bool
 }{
-	{60, (*world).wake}, {40, (*world).switchAway}, {4, (*world).fork}, {2, (*world).exec}, {2, (*world).exit},
-	{40, (*world).work}, {5, (*world).queue}, {3, (*world).namespace}, {2, (*world).cgroup}, {2, (*world).arm},
-	{12, (*world).message}, {6, (*world).sample}, {8, (*world).syscall}, {4, (*world).lock}, {30, (*world).mark},
+	{60, (*world).wake, true}, {40, (*world).switchAway, true}, {4, (*world).fork, false}, {2, (*world).exec, false}, {2, (*world).exit, false},
+	{40, (*world).work, false}, {5, (*world).queue, true}, {3, (*world).namespace, false}, {2, (*world).cgroup, false}, {2, (*world).arm, true},
+	{12, (*world).message, false}, {6, (*world).sample, true}, {8, (*world).syscall, true}, {4, (*world).lock, true}, {30, (*world).mark, false},
 }
 
 var actionWeights = func() (sum int) {
@@ -120,6 +123,16 @@ func (w *world) die(id tracer.TaskID) {
 	i := slices.Index(w.alive, id)
 	w.alive = slices.Delete(w.alive, i, i+1)
 	w.tasks[id].state = tracer.StateDead
+}
+
+// stand makes a bystander of task 2: it computes, whatever interrupts come on top
+// of it, and neither asks anybody for anything nor is asked.
+func (w *world) stand() {
+	w.by = 2
+	if t := &w.tasks[w.by]; t.state == tracer.StateBlocked {
+		t.state = tracer.StateRunnable
+		w.event(tracer.Event{Kind: tracer.KindWake, Task: w.run[0], Peer: w.by, Ctx: tracer.CtxHardirq, Name: w.str("virtio3-input")}, 0)
+	}
 }
 
 // snapshot gives a task the state in which the trace finds it.
@@ -200,7 +213,9 @@ func (w *world) step() {
 	r := w.rng.IntN(actionWeights)
 	for i := range actions {
 		if r -= actions[i].weight; r < 0 {
-			actions[i].do(w, cpu, w.run[cpu])
+			if cur := w.run[cpu]; cur != w.by || cur == tracer.Idle || actions[i].aloof {
+				actions[i].do(w, cpu, cur)
+			}
 			return
 		}
 	}
