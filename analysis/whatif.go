@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strconv"
@@ -62,8 +63,8 @@ type OperationWhatIf struct {
 }
 
 // ScenarioOutcome is one operation in a scenario. The after_ns of its stages add
-// up to wall_ns, but for rounding, the before_ns to the recorded one: both are
-// of the replay, which knows what ran beside the path.
+// up to wall_ns, the before_ns to the recorded one: both are of the replay, which
+// knows what ran beside the path.
 type ScenarioOutcome struct {
 	WallNs int64           `json:"wall_ns"`
 	Stages []ScenarioStage `json:"stages"`
@@ -116,12 +117,24 @@ func (g *graph) whatIf(set *stage.Set, sc *Scenario) *OperationWhatIf {
 // scenario replays an operation in a scenario. The last replay was that of what
 // was recorded.
 func (g *graph) scenario(set *stage.Set, sc *Scenario) *ScenarioOutcome {
-	before := g.critical()
-	out := &ScenarioOutcome{WallNs: int64(g.replay(sc.factor)), Stages: []ScenarioStage{}}
-	for row, after := range g.critical() {
+	before := whole(g.critical())
+	out := &ScenarioOutcome{WallNs: int64(math.Round(g.replay(sc.factor))), Stages: []ScenarioStage{}}
+	for row, after := range whole(g.critical()) {
 		if before[row] > 0 || after > 0 {
-			out.Stages = append(out.Stages, ScenarioStage{rowName(set, row), int64(before[row]), int64(after)})
+			out.Stages = append(out.Stages, ScenarioStage{rowName(set, row), before[row], after})
 		}
+	}
+	return out
+}
+
+// whole rounds parts so that they add up to the rounded sum.
+func whole(parts []float64) []int64 {
+	out := make([]int64, len(parts))
+	sum, rounded := 0.0, 0.0
+	for i, p := range parts {
+		sum += p
+		out[i] = int64(math.Round(sum) - rounded)
+		rounded = math.Round(sum)
 	}
 	return out
 }

@@ -13,6 +13,9 @@ import (
 
 // csvHeader: kind is "path" (a stage on the critical path; ns of one
 // operation's rows add up to wall_ns), "off_path" (work it did not wait for),
+// "if_free" and "if_half" (ns: how much shorter it would be if the stage took no
+// time, or half), "what_if" (a stage of the path in the scenario that was asked
+// for; ns of one operation's rows add up to the wall time it would have),
 // "untraced" (an operation measured with nothing attached, no stage) or "run"
 // (the last row: whether anything failed, was lost or is missing in all of it).
 var csvHeader = []string{
@@ -66,6 +69,21 @@ func operationRows(op *analysis.OperationResult) (rows [][]string) {
 	for i := range op.OffPath {
 		s := &op.OffPath[i]
 		add("off_path", cleanCSV(s.Name), integer(s.Ns), "", "", "", integer(s.CPUNs), integer(s.AfterEndNs), integer(s.Count), "", "")
+	}
+	if op.WhatIf == nil {
+		return rows
+	}
+	only := func(kind, stage string, ns int64) {
+		add(kind, cleanCSV(stage), integer(ns), "", "", "", "", "", "", "", "")
+	}
+	for _, s := range op.WhatIf.Stages {
+		only("if_free", s.Name, s.FreeNs)
+		only("if_half", s.Name, s.HalfNs)
+	}
+	if sc := op.WhatIf.Scenario; sc != nil {
+		for _, s := range sc.Stages {
+			only("what_if", s.Name, s.AfterNs)
+		}
 	}
 	return rows
 }

@@ -122,6 +122,11 @@ func operation(tr *tracer.Trace, set *stage.Set, target string, index int, scale
 	for _, name := range []string{"net.link.move_ns", "proc.exec", "ns.net", "other", "unknown"} {
 		op.Stages = append(op.Stages, *sums[name])
 	}
+	op.WhatIf = &analysis.OperationWhatIf{
+		Stages: []analysis.StageGain{{Name: "net.link.move_ns", FreeNs: 500 * int64(scale), HalfNs: 300 * int64(scale)}, {Name: "proc.exec", FreeNs: 150 * int64(scale), HalfNs: 75 * int64(scale)}},
+		Scenario: &analysis.ScenarioOutcome{WallNs: 700 * int64(scale), Stages: []analysis.ScenarioStage{
+			{Name: "net.link.move_ns", BeforeNs: 600 * int64(scale), AfterNs: 300 * int64(scale)}, {Name: "ns.net", BeforeNs: 400 * int64(scale), AfterNs: 400 * int64(scale)}}},
+	}
 	op.OffPath = []analysis.OffPathStage{{Name: "netns.cleanup", Ns: 10 + 500*int64(scale), CPUNs: 100, Count: 1, AfterEndNs: 500 * int64(scale)}}
 	return op
 }
@@ -209,6 +214,11 @@ func summarise(r *analysis.Result, target string) analysis.Summary {
 		row.Median, row.Lo, row.Hi, row.Mean, row.Share = d.Median, d.Lo, d.Hi, d.Mean, d.Mean*float64(d.N)/total
 		s.Stages = append(s.Stages, row)
 	}
+	s.WhatIf = &analysis.WhatIf{N: len(walls), CannotTell: 1,
+		Stages: []analysis.StageWhatIf{{Name: "net.link.move_ns", Free: analysis.Gain{Median: 500_000}, Half: analysis.Gain{Median: 300_000}},
+			{Name: "proc.exec", Free: analysis.Gain{Median: 150_000}, Half: analysis.Gain{Median: 75_000}}, {Name: "beside.path", Free: analysis.Gain{Median: 90_000}}},
+		Scenario: &analysis.ScenarioSummary{Text: "net.*=0.5,\x1b[2Jns.net=1", Wall: analysis.Gain{Median: 700_000}, Gain: analysis.Gain{Median: 300_000},
+			Stages: []analysis.ScenarioStageSummary{{Name: "net.link.move_ns", Before: 600_000, After: 300_000}, {Name: "ns.net", Before: 120_000, After: 400_000}}}}
 	s.OffPath = []analysis.StageSummary{{Name: "netns.cleanup", Median: 500_000, CPUNs: 100, AfterEndNs: 490_000, Count: 1}}
 	return s
 }

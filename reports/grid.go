@@ -62,10 +62,23 @@ func (g *grid) fitTo(width int) {
 		if !g.cols[i].optional {
 			continue
 		}
-		g.cols = slices.Delete(g.cols, i, i+1)
-		for j := range g.lines {
-			g.lines[j].cells = slices.Delete(g.lines[j].cells, i, i+1)
-		}
+		g.drop(i)
+	}
+}
+
+// without leaves the column of a heading out, if there is one.
+func (g *grid) without(head string) *grid {
+	if i := slices.IndexFunc(g.cols, func(c column) bool { return c.head == head }); i >= 0 {
+		g.drop(i)
+	}
+	return g
+}
+
+// drop leaves a column out.
+func (g *grid) drop(i int) {
+	g.cols = slices.Delete(g.cols, i, i+1)
+	for j := range g.lines {
+		g.lines[j].cells = slices.Delete(g.lines[j].cells, i, i+1)
 	}
 }
 

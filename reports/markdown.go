@@ -85,8 +85,8 @@ func (m *markdownWriter) target(v *targetView) {
 		}
 	}
 	u := v.Unit
-	m.row("share", "stage", "median "+u.name, "95 % interval", "running", "runnable", "blocked", "off path", "count", "blocked on")
-	m.row("--:", ":--", "--:", ":-:", "--:", "--:", "--:", "--:", "--:", ":--")
+	m.row("share", "stage", "median "+u.name, "95 % interval", "running", "runnable", "blocked", gainHead, "off path", "count", "blocked on")
+	m.row("--:", ":--", "--:", ":-:", "--:", "--:", "--:", "--:", "--:", "--:", ":--")
 	for i := range v.Rows {
 		r := &v.Rows[i]
 		median, interval := "", ""
@@ -94,12 +94,16 @@ func (m *markdownWriter) target(v *targetView) {
 			median, interval = u.cell(r.Median), u.interval(r.Lo, r.Hi, " .. ")
 		}
 		m.row(hundredths(r.Share)+" %", cleanMarkdown(r.Name), htmlLess(median), interval, htmlLess(u.cell(r.RunningNs)), htmlLess(u.cell(r.RunnableNs)),
-			htmlLess(u.cell(r.BlockedNs)), htmlLess(u.cell(r.OffPathNs)), count(r.Count), htmlLess(waitText(&r.StageSummary, 3, cleanMarkdown)))
+			htmlLess(u.cell(r.BlockedNs)), htmlLess(v.gain(r)), htmlLess(u.cell(r.OffPathNs)), count(r.Count), htmlLess(waitText(&r.StageSummary, 3, cleanMarkdown)))
 	}
-	m.row("**"+hundredths(v.Total)+" %**", "**total**", "**"+u.cell(v.Traced.Median)+"**", u.interval(v.Traced.Lo, v.Traced.Hi, " .. "), "", "", "", "", "", "")
+	m.row("**"+hundredths(v.Total)+" %**", "**total**", "**"+u.cell(v.Traced.Median)+"**", u.interval(v.Traced.Lo, v.Traced.Hi, " .. "), "", "", "", "", "", "", "")
 	m.line("")
 	if v.Small != "" {
 		m.line("%s", cleanMarkdown(v.Small))
+		m.line("")
+	}
+	for _, l := range append(gainNotes(v, cleanMarkdown), scenarioText(v, " .. ", cleanMarkdown)...) {
+		m.line("%s.", sentence(l))
 		m.line("")
 	}
 	m.offPath(v)

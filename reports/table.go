@@ -19,7 +19,10 @@ func Terminal(w io.Writer, environ []string) io.Writer {
 
 // plainWidth is the layout for pipes and files: one line per stage, nothing
 // left out, for people and for grep alike.
-const plainWidth = 140
+const (
+	plainWidth = 140
+	allWidth   = 180 // with every column
+)
 
 // tableWriter renders the stage table. Without a terminal it is plain ASCII
 // (names apart).
@@ -36,6 +39,9 @@ func newTableWriter(in *Input) *tableWriter {
 	t := &tableWriter{width: in.Width, all: in.Wide, dots: " .. ", ellipsis: ".."}
 	if in.Width <= 0 {
 		t.width = plainWidth
+		if in.Wide {
+			t.width = allWidth
+		}
 		return t
 	}
 	style := func(s lipgloss.Style) *lipgloss.Style { return &s }
@@ -138,6 +144,12 @@ func (t *tableWriter) target(v *targetView) {
 	t.stages(v)
 	t.text(v.Small, t.dim, "  ", "    ")
 	t.text(medianNote, t.dim, "  ", "  ")
+	for _, note := range gainNotes(v, Clean) {
+		t.text(note, t.dim, "  ", "    ")
+	}
+	for _, answer := range scenarioText(v, t.dots, Clean) {
+		t.text(answer, nil, "  ", "    ")
+	}
 	t.offPath(v)
 	t.b.WriteString("\n")
 	t.text("tracing: "+tracingCost(v.Summary, t.dots), t.dim, "  ", "    ")
@@ -146,7 +158,7 @@ func (t *tableWriter) target(v *targetView) {
 // stages picks the widest layout that fits: everything on one line, details
 // on a second one, or only the essentials.
 func (t *tableWriter) stages(v *targetView) {
-	for _, layout := range []func(*targetView) *grid{t.wide, t.narrow, t.tiny} {
+	for _, layout := range []func(*targetView) *grid{t.wide, t.gainless, t.narrow, t.tiny} {
 		if g := layout(v); g.width() <= t.width {
 			g.write(&t.b, t.dim, t.dim)
 			return
@@ -164,14 +176,18 @@ func (t *tableWriter) numbers(v *targetView, row *stageRow) (median, interval, r
 }
 
 func (t *tableWriter) wide(v *targetView) *grid {
-	waits := max(24, t.width-118)
+	waits := t.width - 118
 	if t.bar != nil {
-		waits = max(24, t.width-130)
+		waits -= 12
 	}
+	if v.hasGains() {
+		waits -= 9
+	}
+	waits = max(24, waits)
 	g := t.grid(column{head: "share %", right: true}, column{head: "stage", limit: 28}, column{head: "median " + v.Unit.name, right: true},
 		column{head: "95 % interval", right: true}, column{head: "running", right: true}, column{head: "runnable", right: true},
-		column{head: "blocked", right: true}, column{head: "off path", right: true}, column{head: "count", right: true},
-		column{head: "blocked on", limit: waits})
+		column{head: "blocked", right: true}, column{head: gainHead, right: true}, column{head: "off path", right: true},
+		column{head: "count", right: true}, column{head: "blocked on", limit: waits})
 	if t.bar != nil {
 		g.cols = append(g.cols[:1], append([]column{{head: "", limit: 10}}, g.cols[1:]...)...)
 	}
@@ -184,11 +200,17 @@ func (t *tableWriter) wide(v *targetView) *grid {
 	for i := range v.Rows {
 		row := &v.Rows[i]
 		m, iv, run, rq, bl, off := t.numbers(v, row)
-		add([]string{hundredths(row.Share), Clean(row.Name), m, iv, run, rq, bl, off, count(row.Count), waitText(&row.StageSummary, 3, Clean)}, t.bars(row.Share, 10), nil)
+		add([]string{hundredths(row.Share), Clean(row.Name), m, iv, run, rq, bl, v.gain(row), off, count(row.Count), waitText(&row.StageSummary, 3, Clean)}, t.bars(row.Share, 10), nil)
 	}
-	add([]string{hundredths(v.Total), "total", v.Unit.cell(v.Traced.Median), v.Unit.interval(v.Traced.Lo, v.Traced.Hi, t.dots), "", "", "", "", "", ""}, "", t.bold)
+	add([]string{hundredths(v.Total), "total", v.Unit.cell(v.Traced.Median), v.Unit.interval(v.Traced.Lo, v.Traced.Hi, t.dots), "", "", "", "", "", "", ""}, "", t.bold)
+	if !v.hasGains() {
+		return g.without(gainHead)
+	}
 	return g
 }
+
+// gainless is wide without the column that is least missed.
+func (t *tableWriter) gainless(v *targetView) *grid { return t.wide(v).without(gainHead) }
 
 func (t *tableWriter) narrow(v *targetView) *grid {
 	g := t.grid(column{head: "share %", right: true}, column{head: "stage", limit: 22}, column{head: v.Unit.name, right: true},
@@ -200,6 +222,9 @@ func (t *tableWriter) narrow(v *targetView) *grid {
 		var more []string
 		if w := waitText(&row.StageSummary, 2, Clean); w != "" {
 			more = append(more, "on "+w)
+		}
+		if gain := v.gain(row); strings.HasPrefix(gain, "-") {
+			more = append(more, "if free "+gain)
 		}
 		if row.OffPathNs > 0 {
 			more = append(more, "off path "+off)
