@@ -132,13 +132,17 @@ func deadTags(tags []string, me runOwner) []string {
 
 func isMark(tag string) bool { return strings.HasPrefix(tag, markRepository+":") }
 
-// imageTags are all the tags of the image that ref names.
+// imageTags are all the tags of the image that ref names, as we gave them.
 func imageTags(ctx context.Context, c *client.Client, ref string) ([]string, error) {
 	res, err := c.ImageInspect(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	return res.RepoTags, nil
+	tags := slices.Clone(res.RepoTags)
+	for i, t := range tags {
+		tags[i] = localName(t)
+	}
+	return tags, nil
 }
 
 // removeTag takes a tag away, and the image with its last tag.

@@ -205,6 +205,40 @@ func TestClientsRemoveLeftoversOfDeadRuns(t *testing.T) {
 	}
 }
 
+// The service and the command share podman's images: the last user of ours
+// takes it away, whichever way.
+func TestPodmanSharesItsImage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts containers")
+	}
+	podmanOfItsOwn(t, true)
+	target := requireTarget(t, podmanName)
+	var list []Instance
+	for _, p := range []Params{{"path": "api", "network": "none"}, {"path": "cli", "network": "none"}, {"path": "api", "network": "host"}} {
+		in, err := target.New(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := in.Setup(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, in)
+	}
+	for i, in := range list {
+		if out := runOperation(t, in, 1); out.Units != 1 {
+			t.Errorf("after the clean-up of %d others: %+v", i, out)
+		}
+		if err := in.Cleanup(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	engine := list[1].(*cliInstance).engine.(*dockerLike)
+	images, err := engine.images(t.Context())
+	if err != nil || len(images) != 0 {
+		t.Errorf("left behind: %v, %v", images, err)
+	}
+}
+
 // haunt makes an instance, before its set-up, that of another process; after
 // it, the instance looks at what it made with that process's eyes.
 func haunt(c *cliInstance, o runOwner) {
