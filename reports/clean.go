@@ -142,6 +142,9 @@ func wordByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c >= 0x80
 }
 
+// Fit cuts a clean text to a number of terminal cells.
+func Fit(s string, cells int) string { return fit(s, cells, "..") }
+
 // fit cuts a clean text to a number of terminal cells, between what a terminal
 // draws as one character.
 func fit(s string, cells int, ellipsis string) string {

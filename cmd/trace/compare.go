@@ -58,11 +58,9 @@ func compare(base, changed string, o *compareOptions, term *terminal) error {
 		}
 	}
 	c := analysis.Compare(sides[0], sides[1])
-	in := &reports.Input{ASCII: ascii(), Wide: o.wide}
-	if !plain() {
-		in.Width = columns(term.out)
-	}
-	if err := format.Write(term.out, c, in); err != nil {
+	out, width := term.screen()
+	in := &reports.Input{ASCII: ascii(), Wide: o.wide, Width: width}
+	if err := format.Write(out, c, in); err != nil {
 		return err
 	}
 	return gate(c, limits, term)

@@ -70,6 +70,7 @@ type measurement struct {
 	set      *stage.Set
 	dir      *folder
 	outs     []*output
+	wide     bool
 	events   *os.File
 	writer   *tracer.Writer
 	session  tracer.Session
@@ -87,7 +88,7 @@ func newMeasurement(ctx context.Context, r *recording, formats []string, set *st
 	if err != nil {
 		return nil, err
 	}
-	m = &measurement{term: term, set: set, progress: newProgress(term.err), options: analysis.Options{Settle: tracer.Time(r.settle)}}
+	m = &measurement{term: term, set: set, wide: r.wide, progress: newProgress(term.err), options: analysis.Options{Settle: tracer.Time(r.settle)}}
 	defer func() {
 		if err != nil {
 			m.close()
@@ -216,7 +217,7 @@ func (m *measurement) write(result *analysis.Result) error {
 		return fmt.Errorf("recording: %w", err)
 	}
 	m.events = nil
-	in := reports.Input{Result: result, Operations: operations(m.dir.file(eventsFile), m.set, m.options)}
+	in := reports.Input{Result: result, Operations: operations(m.dir.file(eventsFile), m.set, m.options), Wide: m.wide}
 	if err := m.fillFolder(&in); err != nil {
 		return err
 	}

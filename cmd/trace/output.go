@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"golang.org/x/term"
@@ -32,12 +33,29 @@ func columns(w io.Writer) int {
 	return width
 }
 
-// plain says that no escape sequence may be written, whatever w is.
+// plain says that no escape sequence may be written, whatever it goes to.
 func plain() bool {
 	return os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" || os.Getenv("TERM") == ""
 }
 
-// ascii says that the locale promises no more than ASCII.
+// screen is stdout for a text: as wide as the terminal is, with the colours that
+// it can show and that are wanted. A pipe gets every byte as it is, and has no
+// width.
+func (t *terminal) screen() (w io.Writer, width int) {
+	width = columns(t.out)
+	if width == 0 {
+		return t.out, 0
+	}
+	environ := os.Environ()
+	if plain() {
+		environ = []string{"TERM=dumb"}
+	}
+	return reports.Terminal(t.out, environ), width
+}
+
+// ascii says that the locale promises no more than ASCII. Where there is no
+// locale at all, POSIX means by that the one called C; other systems write
+// Unicode without one.
 func ascii() bool {
 	for _, key := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if v := os.Getenv(key); v != "" {
@@ -45,7 +63,7 @@ func ascii() bool {
 			return !strings.Contains(v, "utf-8") && !strings.Contains(v, "utf8")
 		}
 	}
-	return false
+	return runtime.GOOS != "windows"
 }
 
 // output is a report that goes to a place of its own: --format NAME[=FILE].
@@ -77,10 +95,11 @@ func parseOutputs(values []string) ([]*output, error) {
 // measured. A regular file is written under a temporary name beside it.
 func (o *output) open(term *terminal) error {
 	if o.file == "" || o.file == "-" {
-		if o.format.Binary && columns(term.out) > 0 {
-			return usagef("format %s is binary: give it a file (%s)", o.format.Name, o.format.File)
+		if err := o.refuse(term.out); err != nil {
+			return err
 		}
-		o.file, o.w = "", nopCloser{term.out}
+		w, _ := term.screen()
+		o.file, o.w = "", nopCloser{w}
 		return nil
 	}
 	if info, err := os.Stat(o.file); err == nil && info.IsDir() {
@@ -90,14 +109,30 @@ func (o *output) open(term *terminal) error {
 	// replaced.
 	if info, err := os.Lstat(o.file); err == nil && !info.Mode().IsRegular() {
 		f, err := os.OpenFile(o.file, os.O_WRONLY|os.O_TRUNC, 0)
+		if err != nil {
+			return err
+		}
 		o.w = f
-		return err
+		if err := o.refuse(f); err != nil {
+			o.discard()
+			return err
+		}
+		return nil
 	}
 	f, err := os.CreateTemp(filepath.Dir(o.file), "."+filepath.Base(o.file)+".*")
 	if err != nil {
 		return err
 	}
 	o.w, o.temp = f, f.Name()
+	return nil
+}
+
+// refuse keeps what is no text from a terminal, whatever that is called
+// (/dev/stdout, /dev/tty): the bytes would be taken for commands.
+func (o *output) refuse(w io.Writer) error {
+	if o.format.Binary && columns(w) > 0 {
+		return usagef("format %s is binary: give it a file (%s)", o.format.Name, o.format.File)
+	}
 	return nil
 }
 
@@ -148,8 +183,8 @@ func (o *output) discard() {
 func (o *output) input(base reports.Input, term *terminal) *reports.Input {
 	in := base
 	in.ASCII = ascii()
-	if o.file == "" && !plain() {
-		in.Width = columns(term.out)
+	if o.file == "" {
+		_, in.Width = term.screen()
 	}
 	return &in
 }

@@ -5,16 +5,21 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"stagetrace/reports"
 )
 
 // progress tells on stderr how far a run is: one line that is rewritten on a
-// terminal, else a plain line every few seconds. A carriage return and an
-// erase sequence are the only control bytes it ever writes, and only to a
-// terminal that wants them.
+// terminal, else a plain line now and then, ever more seldom, so that a log
+// shows that the run goes on and is not filled. A carriage return and an erase
+// sequence are the only control bytes it ever writes, and only to a terminal
+// that wants them.
 type progress struct {
 	w     io.Writer
 	width int           // of the terminal; 0: plain lines
-	every time.Duration // between two lines
+	ascii bool          // no bar of block characters
+	every time.Duration // between two lines; doubles with each plain one
 	now   func() time.Time
 	begun time.Time
 	last  time.Time
@@ -27,7 +32,7 @@ const (
 )
 
 func newProgress(w io.Writer) *progress {
-	p := &progress{w: w, every: plainEvery, now: time.Now}
+	p := &progress{w: w, ascii: ascii(), every: plainEvery, now: time.Now}
 	if c := columns(w); c > 0 && !plain() {
 		p.width, p.every = c, redrawEvery
 	}
@@ -43,6 +48,9 @@ func (p *progress) update(phase string, done, total int) {
 		return
 	}
 	p.last = now
+	if p.width == 0 {
+		p.every *= 2
+	}
 	p.draw(p.line(phase, now, done, total))
 }
 
@@ -50,29 +58,36 @@ func (p *progress) update(phase string, done, total int) {
 // it will still take.
 func (p *progress) line(phase string, now time.Time, done, total int) string {
 	line := fmt.Sprintf("%s  %d of %d", printable(phase, false), done, total)
-	ran := now.Sub(p.begun)
-	if done > 0 && ran > 0 {
-		each := ran / time.Duration(done)
-		line += fmt.Sprintf("  %s each  %s left", short(each), short(each*time.Duration(total-done)))
+	if ran := now.Sub(p.begun); done > 0 && ran > 0 {
+		line += fmt.Sprintf("  %s  %s left", rate(float64(done)/ran.Seconds()), short(ran/time.Duration(done)*time.Duration(total-done)))
 	}
 	if p.width > 0 {
-		line = bar(done, total, p.width, line)
+		line = p.bar(done, total) + line
 	}
 	return line
 }
 
-// bar puts a bar before the line where there is room, and cuts what is too
-// long: a line that wraps cannot be rewritten.
-func bar(done, total, width int, line string) string {
-	const cells = 20
-	if total > 0 && len(line)+cells+4 < width {
-		full := min(cells*done/total, cells)
-		line = "[" + strings.Repeat("#", full) + strings.Repeat(" ", cells-full) + "] " + line
+// rate is how many operations go by in a time that has at least some.
+func rate(perSecond float64) string {
+	if perSecond < 1 {
+		return fmt.Sprintf("%.3g/min", 60*perSecond)
 	}
-	if len(line) >= width {
-		line = line[:max(width-1, 0)]
+	return fmt.Sprintf("%.3g/s", perSecond)
+}
+
+// bar is what is done in 20 cells, where the line has room for more.
+func (p *progress) bar(done, total int) string {
+	const cells, least = 20, 60
+	if total <= 0 || p.width < least {
+		return ""
 	}
-	return line
+	full, part := "#", []string{""}
+	if !p.ascii {
+		full, part = "█", []string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}
+	}
+	n := min(cells*len(part)*done/total, cells*len(part))
+	drawn := strings.Repeat(full, n/len(part)) + part[n%len(part)]
+	return "[" + drawn + strings.Repeat(" ", cells-utf8.RuneCountInString(drawn)) + "] "
 }
 
 func (p *progress) draw(line string) {
@@ -80,7 +95,8 @@ func (p *progress) draw(line string) {
 		fmt.Fprintln(p.w, line)
 		return
 	}
-	fmt.Fprintf(p.w, "\r\x1b[K%s", line)
+	// A line that wraps cannot be rewritten.
+	fmt.Fprintf(p.w, "\r\x1b[K%s", reports.Fit(line, p.width-1))
 	p.shown = true
 }
 

@@ -31,6 +31,7 @@ type recording struct {
 	label      string
 	out        string
 	force      bool
+	wide       bool
 	sample     string
 	sleepStack time.Duration
 }
@@ -104,6 +105,7 @@ func (r *recording) flags(cmd *cobra.Command) {
 	flags.StringVar(&r.label, "label", "", "free text to keep in the result")
 	flags.StringVar(&r.out, "out", "", "result folder (default: stagetrace-NAME-TIME in the current folder)")
 	flags.BoolVar(&r.force, "force", false, "replace the result folder if there is one")
+	flags.BoolVar(&r.wide, "wide", false, "every column and every row in the table")
 	flags.StringVar(&r.sample, "sample", defaultSample, "CPU samples per second and CPU, or off")
 	flags.DurationVar(&r.sleepStack, "sleep-stack", defaultSleepStack, "take the stack of sleeps at least this long; 0: of every sleep; negative: of none")
 }

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -120,44 +118,6 @@ func TestFolderTaken(t *testing.T) {
 	}
 	if _, err := os.Stat(temp); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestProgressPlain(t *testing.T) {
-	var out bytes.Buffer
-	clock := time.Unix(0, 0)
-	p := &progress{w: &out, every: plainEvery, now: func() time.Time { return clock }, begun: clock, last: clock}
-	for i := range 100 {
-		clock = clock.Add(200 * time.Millisecond)
-		p.update("traced \x1b[31mcommand\r", i+1, 100)
-	}
-	p.note("done\n")
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) < 3 || len(lines) > 6 {
-		t.Errorf("20 s of progress took %d lines", len(lines))
-	}
-	if strings.ContainsAny(out.String(), "\r\x1b") {
-		t.Errorf("control bytes: %q", out.String())
-	}
-	if !strings.Contains(lines[0], "25 of 100  200ms each  15s left") {
-		t.Errorf("first line: %q", lines[0])
-	}
-}
-
-func TestProgressWidth(t *testing.T) {
-	for _, width := range []int{1, 2, 20, 60, 200} {
-		var out bytes.Buffer
-		clock := time.Unix(0, 0)
-		p := &progress{w: &out, width: width, every: redrawEvery, now: func() time.Time { return clock }, begun: clock, last: clock}
-		clock = clock.Add(time.Second)
-		p.update("traced builtin", 3, 10)
-		if line := strings.TrimPrefix(out.String(), "\r\x1b[K"); len(line) >= max(width, 1) {
-			t.Errorf("width %d: %q", width, line)
-		}
-		p.clear()
-		if !strings.HasSuffix(out.String(), "\r\x1b[K") {
-			t.Error("the line stays")
-		}
 	}
 }
 
