@@ -5,7 +5,9 @@ package workloads
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -53,4 +55,23 @@ func removeCgroupParent(name string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// writeExisting writes to a file and does not try to make it, which in a cgroup
+// is forbidden and not merely in vain.
+func writeExisting(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// thawCgroup lets frozen processes go on, so that a SIGKILL reaches them: that
+// of cgroup v1's freezer waits for it.
+func thawCgroup(dir string) {
+	for _, f := range [][2]string{{"cgroup.freeze", "0"}, {"freezer.state", "THAWED"}} {
+		_ = writeExisting(filepath.Join(dir, f[0]), f[1]) // most cgroups have neither
+	}
 }

@@ -87,8 +87,36 @@ func TestContainerOperations(t *testing.T) {
 					assertNothingOfOurs(t)
 				})
 			}
+			t.Run("left paused", func(t *testing.T) { leavePaused(t, target, c.params) })
 		})
 	}
+}
+
+// leavePaused ends a run whose container is frozen: it has to go all the same.
+func leavePaused(t *testing.T, target Target, params Params) {
+	t.Helper()
+	p := params.clone()
+	p["op"], p["network"] = "pause", "none"
+	in, err := target.New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The builtin engine's container dies with the thread that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := in.Setup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.Prepare(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Do(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+	if err := in.Cleanup(t.Context()); err != nil {
+		t.Error(err)
+	}
+	assertNothingOfOurs(t)
 }
 
 // TestNetworks starts containers with the networks that clients make.

@@ -129,6 +129,7 @@ func removeCgroups(ctx context.Context, pattern string) error {
 
 // killCgroup sends SIGKILL to the processes of a cgroup.
 func killCgroup(dir string) {
+	thawCgroup(dir)
 	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {
 		return // gone, which is what is wanted

@@ -187,6 +187,7 @@ func destroyCgroup(dir string) error {
 // 5.14), else one by one. What forks meanwhile is met again by removeCgroup's
 // caller at the next start.
 func killInCgroup(dir string) {
+	thawCgroup(dir)
 	if os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) == nil {
 		return
 	}

@@ -196,17 +196,6 @@ func freezeCgroup(dir string, freeze bool) error {
 	return awaitInFile(filepath.Join(dir, "freezer.state"), v1)
 }
 
-// writeExisting writes to a file and does not try to make it, which in a cgroup
-// is forbidden and not merely in vain.
-func writeExisting(path, text string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	return errors.Join(err, f.Close())
-}
-
 // awaitInFile waits until a file of a cgroup has a line. Files that tell of
 // changes (cgroup.events) do so by POLLPRI; the others are read again.
 func awaitInFile(path, line string) error {
