@@ -1,6 +1,7 @@
 package workloads
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -66,9 +67,14 @@ func newCLIClient(name string, args ...string) (cliClient, error) {
 // ask gives the lines of what the client prints. Nothing that it starts may
 // outlive it: that would hold the pipe.
 func (c cliClient) ask(ctx context.Context, args ...string) ([]string, error) {
+	return c.give(ctx, nil, args...)
+}
+
+// give is ask with something on the client's standard input.
+func (c cliClient) give(ctx context.Context, stdin []byte, args ...string) ([]string, error) {
 	cmd := exec.CommandContext(ctx, c.path, slices.Concat(c.args, args)...)
 	var said strings.Builder
-	cmd.Stderr = &said
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(stdin), &said
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
 	if err != nil {
@@ -255,17 +261,4 @@ func (c *cliInstance) Cleanup(ctx context.Context) error {
 	defer cancel()
 	c.opened = false
 	return errors.Join(c.settle(ctx), c.engine.close(ctx), c.engine.sweep(ctx), c.process.close())
-}
-
-// writeArchive puts an image's archive into a file, which the caller removes.
-func writeArchive(probe probeImage) (string, error) {
-	f, err := os.CreateTemp("", "stagetrace-image-*.tar")
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(probe.Archive)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", errors.Join(err, os.Remove(f.Name()))
-	}
-	return f.Name(), nil
 }

@@ -145,12 +145,7 @@ func (e *ctrEngine) arguments(v cliVerb, c cliContainer) []string {
 }
 
 func (e *ctrEngine) open(ctx context.Context, probe probeImage) (string, error) {
-	file, err := writeArchive(probe)
-	if err != nil {
-		return "", err
-	}
-	defer os.Remove(file)
-	_, err = e.inside.ask(ctx, "images", "import", file)
+	_, err := e.inside.give(ctx, probe.Archive, "images", "import", "-")
 	return "docker.io/library/" + probe.Tag, err
 }
 

@@ -1,6 +1,7 @@
 package workloads
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -8,8 +9,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"stagetrace/tracer/tracetest"
 )
@@ -182,6 +186,7 @@ func assertNothingOfOurs(t *testing.T) {
 	for _, pattern := range []string{
 		"/sys/fs/cgroup/*" + o.Run() + "*", "/sys/fs/cgroup/*/*" + o.Run() + "*", "/run/stagetrace/*/" + o.Key() + "*",
 		"/var/lib/stagetrace/*" + o.Run() + "*", filepath.Join(os.TempDir(), "stagetrace-*"+o.Run()+"*"),
+		filepath.Join(os.TempDir(), "stagetrace-stderr-*"),
 	} {
 		left, err := filepath.Glob(pattern)
 		if err != nil {
@@ -325,6 +330,7 @@ func podmanOfItsOwn(t *testing.T, service bool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		awaitProcesses(t, dir)
 		// podman's service leaves its graph mounted over itself. Whether more than
 		// that is left shows in the removal.
 		_ = exec.Command("umount", filepath.Join(dir, "graph/overlay")).Run()
@@ -339,6 +345,40 @@ func podmanOfItsOwn(t *testing.T, service bool) {
 	t.Setenv("CONTAINER_HOST", "unix://"+socket)
 	if service {
 		startPodmanService(t, path, socket)
+	}
+}
+
+// awaitProcesses waits until no process is at work in a folder: conmon has
+// podman clean up after a container when it has long been reported as ended.
+// Those of commands that were run by the API would stay for five minutes more,
+// in case somebody asks for the exit code; they are ended.
+func awaitProcesses(t *testing.T, dir string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+		files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		if err != nil {
+			t.Fatal(err)
+		}
+		busy := slices.ContainsFunc(files, func(f string) bool {
+			b, err := os.ReadFile(f)
+			if err != nil || !bytes.Contains(b, []byte(dir)) {
+				return false
+			}
+			pid, err := strconv.Atoi(strings.Split(f, "/")[2])
+			if err == nil && bytes.Contains(b, []byte("conmon\x00")) && bytes.Contains(b, []byte("--exit-delay")) {
+				if p, err := os.FindProcess(pid); err == nil {
+					_ = p.Kill() // it may have gone
+				}
+			}
+			return true
+		})
+		if !busy {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("processes are still at work in %s", dir)
+			return
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -85,12 +84,7 @@ func (d *dockerLike) open(ctx context.Context, probe probeImage) (string, error)
 	tags := tagsBeside(images, probe.Tag)
 	d.ours = len(tags) == 0 || slices.ContainsFunc(tags, isMark)
 	if len(tags) == 0 {
-		file, err := writeArchive(probe)
-		if err != nil {
-			return "", err
-		}
-		defer os.Remove(file)
-		if _, err := d.client.ask(ctx, "load", "--input", file); err != nil {
+		if _, err := d.client.give(ctx, probe.Archive, "load"); err != nil {
 			return "", err
 		}
 	}

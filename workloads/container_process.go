@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"syscall"
@@ -70,6 +71,9 @@ func (q *quietProcess) open() error {
 		null.Close()
 		return err
 	}
+	// Without a name it is gone with this process, however that ends; where an
+	// open file keeps its name, close takes it away.
+	_ = os.Remove(errs.Name())
 	q.null, q.errs = null, errs
 	return nil
 }
@@ -79,7 +83,10 @@ func (q *quietProcess) close() error {
 	if q.null == nil {
 		return nil
 	}
-	err := errors.Join(q.null.Close(), q.errs.Close(), os.Remove(q.errs.Name()))
+	err := errors.Join(q.null.Close(), q.errs.Close())
+	if gone := os.Remove(q.errs.Name()); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
 	q.null, q.errs = nil, nil
 	return err
 }

@@ -3,12 +3,15 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"stagetrace/analysis"
 	"stagetrace/tracer/tracetest"
@@ -45,6 +48,7 @@ func podmanOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		awaitProcesses(t, dir)
 		// Podman may leave its graph mounted over itself. Whether more is left
 		// shows in the removal.
 		_ = exec.Command("umount", filepath.Join(dir, "graph/overlay")).Run()
@@ -58,6 +62,29 @@ func podmanOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("CONTAINERS_STORAGE_CONF", conf)
+}
+
+// awaitProcesses waits until no process is at work in a folder: conmon has
+// podman clean up after a container when it has long been reported as ended.
+func awaitProcesses(t *testing.T, dir string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+		files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		if err != nil {
+			t.Fatal(err)
+		}
+		busy := slices.ContainsFunc(files, func(f string) bool {
+			b, err := os.ReadFile(f)
+			return err == nil && bytes.Contains(b, []byte(dir))
+		})
+		if !busy {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("processes are still at work in %s", dir)
+			return
+		}
+	}
 }
 
 // checkNamedAll wants a name for nearly all of the time of every row.
