@@ -38,8 +38,8 @@ type TargetComparison struct {
 	Untraced bool    `json:"untraced"` // Wall is of untraced operations; else of traced ones
 	Wall     Delta   `json:"wall"`
 	Traced   Delta   `json:"traced"`   // wall of the traced operations, whose parts the stages are
-	Stages   []Delta `json:"stages"`   // of the path; by falling absolute difference of their parts
-	OffPath  []Delta `json:"off_path"` // what was caused and not waited for; in the same order
+	Stages   []Delta `json:"stages"`   // of the path; what surely differs first, then by falling absolute difference of the parts
+	OffPath  []Delta `json:"off_path"` // what was caused and not waited for; in the same order, by medians
 }
 
 // Verdicts of a Delta.
@@ -179,9 +179,22 @@ func compareTarget(base, next *samples) TargetComparison {
 	t.Stages = deltas(base.stages, next.stages, len(base.traced), len(next.traced))
 	t.part(base, next)
 	judgeTogether(t.Stages)
+	slices.SortStableFunc(t.Stages, surelyFirst)
 	t.OffPath = deltas(base.offPath, next.offPath, len(base.traced), len(next.traced))
 	judgeTogether(t.OffPath)
+	slices.SortStableFunc(t.OffPath, surelyFirst)
 	return t
+}
+
+// surelyFirst puts what surely differs before what may be chance.
+func surelyFirst(a, b Delta) int {
+	switch {
+	case a.Significant == b.Significant:
+		return 0
+	case a.Significant:
+		return -1
+	}
+	return 1
 }
 
 // deltas compares every stage that either side has; nb and nn are the numbers

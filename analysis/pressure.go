@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,50 +15,52 @@ import (
 type pressure struct {
 	operations int
 	cpu        map[string]tracer.Time // who had the CPU while a path waited for one
-	issued     map[issuer]*issues     // block requests, whosever they are
+	disk       map[diskUser]*diskUse  // what was read and written, by whomever
 }
 
-// issuer is who issued block requests, and of which kind.
-type issuer struct{ who, verb string }
+// diskUser is who used a block device, and what for.
+type diskUser struct{ who, verb string }
 
-type issues struct{ requests, bytes int64 }
+type diskUse struct{ times, bytes int64 }
 
-// issueVerbs says what a request does, by its operation.
-var issueVerbs = map[string]string{"read": "read", "write": "wrote", "zone-append": "wrote", "write-zeroes": "wrote",
+// diskVerbs says what a task does to a device, by the operation.
+var diskVerbs = map[string]string{"read": "read", "write": "wrote", "zone-append": "wrote", "write-zeroes": "wrote",
 	"flush": "flushed", "discard": "discarded", "secure-erase": "discarded"}
 
 // notePressure adds up one operation.
 func (an *Analyzer) notePressure(a *traceAnalysis, op *Operation, p pair) {
 	s := an.pressure[op.Target]
 	if s == nil {
-		s = &pressure{cpu: map[string]tracer.Time{}, issued: map[issuer]*issues{}}
+		s = &pressure{cpu: map[string]tracer.Time{}, disk: map[diskUser]*diskUse{}}
 		an.pressure[op.Target] = s
 	}
 	s.operations++
 	for i := range op.Path.Segments {
 		seg := &op.Path.Segments[i]
 		if seg.State == tracer.StateRunnable && seg.By > 0 {
-			s.cpu[a.who(seg.By, seg.Begin)] += seg.End - seg.Begin
+			who := a.who(seg.By, seg.Begin)
+			if seg.Wait == a.waits.runqueue {
+				who = "its own " + who
+			}
+			s.cpu[who] += seg.End - seg.Begin
 		}
 	}
 	for i := p.begin; i <= p.end; i++ {
 		e := &a.tr.Events[i]
-		if e.Kind != tracer.KindSend || e.Class != tracer.ClassIO {
+		if e.Kind != tracer.KindPoint || e.Class != tracer.ClassIO || e.Task <= 0 {
 			continue
 		}
-		k := issuer{"an interrupt", issueVerbs[a.tr.String(e.Name)]}
-		if e.Ctx == tracer.CtxTask && e.Task > 0 {
-			k.who = a.who(e.Task, e.Time)
-		}
-		if k.verb == "" {
+		verb, ok := diskVerbs[a.tr.String(e.Name)]
+		if !ok {
 			continue
 		}
-		n := s.issued[k]
+		k := diskUser{a.who(e.Task, e.Time), verb}
+		n := s.disk[k]
 		if n == nil {
-			n = &issues{}
-			s.issued[k] = n
+			n = &diskUse{}
+			s.disk[k] = n
 		}
-		n.requests++
+		n.times++
 		n.bytes += e.Value
 	}
 }
@@ -92,10 +95,7 @@ func (p *pressure) preemptors() string {
 		all += d
 	}
 	who := slices.SortedFunc(maps.Keys(p.cpu), func(a, b string) int {
-		if p.cpu[a] != p.cpu[b] {
-			return int(min(max(p.cpu[b]-p.cpu[a], -1), 1))
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(p.cpu[b], p.cpu[a]), cmp.Compare(a, b))
 	})
 	var out []string
 	for _, w := range who {
@@ -108,23 +108,29 @@ func (p *pressure) preemptors() string {
 	return strings.Join(out, ", ")
 }
 
-// writers names who issued requests, those that wrote most first.
-func (p *pressure) writers() string {
-	weight := func(k issuer) int64 { return p.issued[k].bytes + 4096*p.issued[k].requests }
-	who := slices.SortedFunc(maps.Keys(p.issued), func(a, b issuer) int {
-		if d := weight(b) - weight(a); d != 0 {
-			return int(min(max(d, -1), 1))
-		}
-		return strings.Compare(a.who+" "+a.verb, b.who+" "+b.verb)
+// diskUsers names who read and wrote, those first that did most, with the mean
+// per operation.
+func (p *pressure) diskUsers() string {
+	weight := func(k diskUser) int64 { return p.disk[k].bytes + 4096*p.disk[k].times }
+	who := slices.SortedFunc(maps.Keys(p.disk), func(a, b diskUser) int {
+		return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(a.who, b.who), cmp.Compare(a.verb, b.verb))
 	})
 	var out []string
 	for _, k := range who[:min(len(who), mostNamed)] {
-		n, ops := p.issued[k], float64(p.operations)
+		n := p.disk[k]
 		text := k.who + " " + k.verb
 		if n.bytes > 0 {
-			text += fmt.Sprintf(" %.3g kB", float64(n.bytes)/1000/ops)
+			text += " " + bytesText(n.bytes/int64(p.operations))
 		}
-		out = append(out, text+fmt.Sprintf(" in %.3g requests", float64(n.requests)/ops))
+		out = append(out, text+fmt.Sprintf(" in %.1f parts", float64(n.times)/float64(p.operations)))
 	}
 	return strings.Join(out, ", ")
+}
+
+// bytesText prints a number of bytes in units of 1000.
+func bytesText(n int64) string {
+	if n >= 1_000_000 {
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.1f kB", float64(n)/1e3)
 }

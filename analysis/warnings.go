@@ -91,7 +91,7 @@ func (an *Analyzer) busyWarning(s *series) (Warning, bool) {
 	text := fmt.Sprintf("%s waited for a CPU for %.0f %% of its time: the machine is busy, and the times depend on what else ran", s.Target, 100*share)
 	if p := an.pressure[s.Target]; p != nil {
 		if who := p.preemptors(); who != "" {
-			text += "; the CPU was had by " + who
+			text += "; meanwhile the CPU was had by " + who
 		}
 	}
 	return Warning{warnBusy, text, "measure on an idle machine, or give the workload CPUs of its own"}, true
@@ -110,7 +110,7 @@ func runnableShare(s *Summary) float64 {
 var storageWaits = []string{"disk", "journal", "writeback"}
 
 // storageWarning: waits for storage are a tenth of the operation or more. It
-// names who had requests issued to the devices at the time.
+// names who used the block devices at the time.
 func (an *Analyzer) storageWarning(s *series) (Warning, bool) {
 	var waited, wall float64
 	for _, o := range s.traced {
@@ -126,8 +126,8 @@ func (an *Analyzer) storageWarning(s *series) (Warning, bool) {
 	}
 	text := fmt.Sprintf("%s waited for storage for %.0f %% of its time", s.Target, 100*waited/wall)
 	if p := an.pressure[s.Target]; p != nil {
-		if who := p.writers(); who != "" {
-			text += "; in that time (per operation): " + who
+		if who := p.diskUsers(); who != "" {
+			text += "; meanwhile, per operation, " + who
 		}
 	}
 	return Warning{warnStorage, text, "what others write is in the way of an operation's own flushes: use a device of its own, or a file system in memory, if storage is not what you measure"}, true
@@ -215,7 +215,7 @@ func (s *series) outlier(t *timed) string {
 	}
 	text := fmt.Sprintf("operation %d (%.3gx", t.index, t.wall/max(s.Traced.Median, 1))
 	if over > 0 && name != "" {
-		text += fmt.Sprintf(", %.0f %% of it %s", 100*min(most/over, 1), name)
+		text += fmt.Sprintf(", %.0f %% of the excess in %s", 100*min(most/over, 1), name)
 	}
 	return text + ")"
 }

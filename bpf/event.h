@@ -36,6 +36,7 @@ enum rec_type {
 	REC_IRQ_NAME,
 	REC_MESSAGE_SENT,
 	REC_MESSAGE_READ,
+	REC_BIO,
 };
 
 /* Numbers of one CPU are consecutive, lost records included: a hole is a loss. */
@@ -226,6 +227,12 @@ struct rec_block {
 	u64 rq;
 	u32 bytes, op;
 	struct context ctx;
+};
+
+/* What a task hands to a block device. */
+struct rec_bio {
+	struct head h;
+	u32 tid, bytes, op, pad;
 };
 
 struct rec_lock {

@@ -13,6 +13,7 @@
 #include "sched.bpf.h"
 #include "syscall.bpf.h"
 #include "flow.bpf.h"
+#include "bio.bpf.h"
 #include "message.bpf.h"
 #include "sample.bpf.h"
 
@@ -36,6 +37,7 @@ union wire {
 	struct rec_work rec_work;
 	struct rec_timer rec_timer;
 	struct rec_block rec_block;
+	struct rec_bio rec_bio;
 	struct rec_lock rec_lock;
 	struct rec_point rec_point;
 	struct rec_sample rec_sample;

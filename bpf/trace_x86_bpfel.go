@@ -152,6 +152,15 @@ type TraceRecArgv struct {
 	Len uint32
 }
 
+type TraceRecBio struct {
+	_     structs.HostLayout
+	H     TraceHead
+	Tid   uint32
+	Bytes uint32
+	Op    uint32
+	Pad   uint32
+}
+
 type TraceRecBlock struct {
 	_     structs.HostLayout
 	H     TraceHead
@@ -332,6 +341,7 @@ const (
 	TraceRecTypeREC_IRQ_NAME     TraceRecType = 24
 	TraceRecTypeREC_MESSAGE_SENT TraceRecType = 25
 	TraceRecTypeREC_MESSAGE_READ TraceRecType = 26
+	TraceRecTypeREC_BIO          TraceRecType = 27
 )
 
 type TraceRecWake struct {
@@ -396,6 +406,7 @@ const (
 	TraceMapIrqNamed               = "irq_named"
 	TraceMapScratches              = "scratches"
 	TraceMapTasks                  = "tasks"
+	TraceProgBioQueue              = "bio_queue"
 	TraceProgBlockDone             = "block_done"
 	TraceProgBlockIssue            = "block_issue"
 	TraceProgCallFunctionIn        = "call_function_in"
@@ -500,6 +511,7 @@ type TraceSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type TraceProgramSpecs struct {
+	BioQueue              *ebpf.ProgramSpec `ebpf:"bio_queue"`
 	BlockDone             *ebpf.ProgramSpec `ebpf:"block_done"`
 	BlockIssue            *ebpf.ProgramSpec `ebpf:"block_issue"`
 	CallFunctionIn        *ebpf.ProgramSpec `ebpf:"call_function_in"`
@@ -645,6 +657,7 @@ type TraceVariables struct {
 //
 // It can be passed to LoadTraceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type TracePrograms struct {
+	BioQueue              *ebpf.Program `ebpf:"bio_queue"`
 	BlockDone             *ebpf.Program `ebpf:"block_done"`
 	BlockIssue            *ebpf.Program `ebpf:"block_issue"`
 	CallFunctionIn        *ebpf.Program `ebpf:"call_function_in"`
@@ -699,6 +712,7 @@ type TracePrograms struct {
 
 func (p *TracePrograms) Close() error {
 	return _TraceClose(
+		p.BioQueue,
 		p.BlockDone,
 		p.BlockIssue,
 		p.CallFunctionIn,

@@ -252,6 +252,15 @@ struct request {
 	unsigned int cmd_flags, __data_len;
 };
 
+struct bvec_iter {
+	unsigned int bi_size;
+};
+
+struct bio {
+	unsigned int bi_opf;
+	struct bvec_iter bi_iter;
+};
+
 struct in6_addr {
 	u8 in6_u[16];
 };

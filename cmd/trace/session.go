@@ -39,9 +39,9 @@ func splitStages(given []string) (names, files []string) {
 	return names, files
 }
 
-// blockIssue is recorded whatever the stages are, and of all tasks: whoever
-// writes is in the way of an operation that waits for storage.
-var blockIssue = tracer.Probe{Class: tracer.ClassTracepoint, Symbol: "block_rq_issue"}
+// diskUse is recorded whatever the stages are, and of all tasks: whoever writes
+// is in the way of an operation that waits for storage.
+var diskUse = tracer.Probe{Class: tracer.ClassTracepoint, Symbol: "block_bio_queue"}
 
 // config is what a recording of these stages needs.
 func (r *recording) config(set *stage.Set) (tracer.Config, error) {
@@ -49,7 +49,7 @@ func (r *recording) config(set *stage.Set) (tracer.Config, error) {
 	if err != nil {
 		return tracer.Config{}, err
 	}
-	return tracer.Config{Probes: append(set.Probes(), blockIssue), SleepStack: r.sleepStack, SamplePeriod: period, TracerPID: os.Getpid()}, nil
+	return tracer.Config{Probes: append(set.Probes(), diskUse), SleepStack: r.sleepStack, SamplePeriod: period, TracerPID: os.Getpid()}, nil
 }
 
 // Ids of the warnings that come from recording and not from analysis.

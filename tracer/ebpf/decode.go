@@ -58,6 +58,7 @@ var recordTypes = [...]recordType{
 	bpf.TraceRecTypeREC_TIMER:       fixed((*decoder).timer),
 	bpf.TraceRecTypeREC_BLOCK_ISSUE: fixed((*decoder).blockIssue),
 	bpf.TraceRecTypeREC_BLOCK_DONE:  fixed((*decoder).blockDone),
+	bpf.TraceRecTypeREC_BIO:         fixed((*decoder).bio),
 	bpf.TraceRecTypeREC_LOCK_BEGIN:  fixed((*decoder).lockBegin),
 	bpf.TraceRecTypeREC_LOCK_END:    fixed((*decoder).lockEnd),
 	bpf.TraceRecTypeREC_POINT:       fixed((*decoder).point),

@@ -241,13 +241,20 @@ func (d *decoder) timer(r *bpf.TraceRecTimer, _ []byte) {
 // blockOps is by REQ_OP (include/linux/blk_types.h).
 var blockOps = map[uint32]string{0: "read", 1: "write", 2: "flush", 3: "discard", 5: "secure-erase", 7: "zone-append", 9: "write-zeroes"}
 
+func (d *decoder) blockOp(flags uint32) tracer.StringID {
+	if name, ok := blockOps[flags&0xff]; ok {
+		return d.b.String(name)
+	}
+	return d.b.String("other")
+}
+
+func (d *decoder) bio(r *bpf.TraceRecBio, _ []byte) {
+	d.add(&r.H, tracer.Event{Kind: tracer.KindPoint, Class: tracer.ClassIO, Task: d.resolve(r.Tid), Name: d.blockOp(r.Op), Value: int64(r.Bytes)}, subEvent)
+}
+
 func (d *decoder) block(r *bpf.TraceRecBlock, kind tracer.Kind) {
 	task, e := d.context(&r.Ctx)
-	name, ok := blockOps[r.Op&0xff]
-	if !ok {
-		name = "other"
-	}
-	e.Kind, e.Class, e.Task, e.Name, e.Flow, e.Value = kind, tracer.ClassIO, task, d.b.String(name), r.Rq, int64(r.Bytes)
+	e.Kind, e.Class, e.Task, e.Name, e.Flow, e.Value = kind, tracer.ClassIO, task, d.blockOp(r.Op), r.Rq, int64(r.Bytes)
 	if kind != tracer.KindSend {
 		e.Flags = 0
 	}

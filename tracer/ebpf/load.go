@@ -35,8 +35,6 @@ func wantClass(c tracer.Class) want { return func(p *plan) bool { return p.class
 
 func wantPoint(name string) want { return func(p *plan) bool { return p.points[name] } }
 
-func wantEither(a, b want) want { return func(p *plan) bool { return a(p) || b(p) } }
-
 func wantSamples(p *plan) bool { return p.cfg.SamplePeriod > 0 }
 
 // program is one row of the table of programs.
@@ -85,7 +83,8 @@ var programs = []program{
 	{"exit_mmap", "exit_mmap", wantPoint("exit_mmap"), false},
 	{"hrtimer_start", "hrtimer_start", wantClass(tracer.ClassTimer), false},
 	{"timer_start", "timer_start", wantClass(tracer.ClassTimer), false},
-	{"block_issue", "block_rq_issue", wantEither(wantClass(tracer.ClassIO), wantPoint("block_rq_issue")), false},
+	{"bio_queue", "block_bio_queue", wantPoint("block_bio_queue"), false},
+	{"block_issue", "block_rq_issue", wantClass(tracer.ClassIO), false},
 	{"block_done", "block_rq_complete", wantClass(tracer.ClassIO), false},
 	{"message_sent", "sock_send_length", wantClass(tracer.ClassSocket), false},
 	{"message_read", "sock_recv_length", wantClass(tracer.ClassSocket), false},
