@@ -200,7 +200,7 @@ func (t *tableWriter) wide(v *targetView) *grid {
 	for i := range v.Rows {
 		row := &v.Rows[i]
 		m, iv, run, rq, bl, off := t.numbers(v, row)
-		add([]string{hundredths(row.Share), Clean(row.Name), m, iv, run, rq, bl, v.gain(row), off, count(row.Count), waitText(&row.StageSummary, 3, Clean)}, t.bars(row.Share, 10), nil)
+		add([]string{hundredths(row.Share), Clean(row.Name), m, iv, run, rq, bl, v.gain(row), off, count(row.Count), waitText(&row.StageSummary, 3, Clean)}, styled(t.barTint, t.bars(row.Share, 10)), nil)
 	}
 	add([]string{hundredths(v.Total), "total", v.Unit.cell(v.Traced.Median), v.Unit.interval(v.Traced.Lo, v.Traced.Hi, t.dots), "", "", "", "", "", "", ""}, "", t.bold)
 	if !v.hasGains() {
@@ -234,7 +234,7 @@ func (t *tableWriter) narrow(v *targetView) *grid {
 			if row.Count > 1 {
 				more = append(more, count(row.Count)+"x")
 			}
-			detail = fit("        "+strings.Join(more, "; "), t.width-2, t.ellipsis)
+			detail = fit(detailIndent+strings.Join(more, "; "), t.width-2, t.ellipsis)
 		}
 		g.lines = append(g.lines, line{cells: []string{hundredths(row.Share), Clean(row.Name), m, iv, run, rq, bl}, detail: detail})
 	}
@@ -243,21 +243,35 @@ func (t *tableWriter) narrow(v *targetView) *grid {
 	return g
 }
 
-// addBars draws the shares at the end of the lines, if there is room.
+// addBars draws the shares at the end of the lines, if there is room, else
+// under their numbers.
 func (t *tableWriter) addBars(g *grid, v *targetView) {
+	if t.bar == nil {
+		return
+	}
 	room := min(t.width-g.width()-len(g.gap), 12)
-	if t.bar == nil || room < 5 {
+	if room < 5 {
+		for i := range v.Rows {
+			bar, l := t.bars(v.Rows[i].Share, len(detailIndent)-1), &g.lines[i]
+			under := strings.TrimPrefix(l.detail, detailIndent)
+			if under != "" || lipgloss.Width(bar) > 1 { // a little one needs no line of its own
+				l.detail = strings.TrimRight(bar+strings.Repeat(" ", len(detailIndent)-lipgloss.Width(bar))+under, " ")
+			}
+		}
 		return
 	}
 	g.cols = append(g.cols, column{limit: room})
 	for i := range g.lines {
 		bar := ""
 		if i < len(v.Rows) {
-			bar = t.bars(v.Rows[i].Share, room)
+			bar = styled(t.barTint, t.bars(v.Rows[i].Share, room))
 		}
 		g.lines[i].cells = append(g.lines[i].cells, bar)
 	}
 }
+
+// detailIndent is how far the text under a row is moved in: the share's column.
+const detailIndent = "        "
 
 func (t *tableWriter) tiny(v *targetView) *grid {
 	g := t.grid(column{head: "share %", right: true}, column{head: "stage", limit: max(8, t.width-22)}, column{head: v.Unit.name, right: true})
