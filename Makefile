@@ -8,7 +8,7 @@ LDFLAGS     := -s -w -X main.version=$(VERSION)
 PLATFORMS   := windows/amd64 darwin/amd64 darwin/arm64 freebsd/amd64 linux/arm64
 
 .DEFAULT_GOAL := build
-.PHONY: build help test test-vm generate check-generate bench accuracy lint cross fuzz mutate clean
+.PHONY: build help truth test test-vm generate check-generate bench accuracy lint cross fuzz whatif mutate clean
 
 build: ## build ./trace, one static binary (needs Go alone)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o trace ./cmd/trace
@@ -35,6 +35,9 @@ bench: ## measure the slowdown of trace and of other tools, interleaved in one r
 accuracy: build ## what the tables of strace, perf trace, off-CPU tools and trace add up to, over the wall time of one docker run (root)
 	CGO_ENABLED=0 $(GO) run ./cmd/bench -accuracy -trace ./trace
 
+truth: build ## run programs whose answer is known through the whole chain, and print how well it was recovered (root)
+	./trace __truth
+
 lint: ## gofmt, go vet, staticcheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
@@ -49,6 +52,9 @@ fuzz: ## run every fuzz test for FUZZTIME each (5s)
 	@$(GO) list ./... | while read -r pkg; do \
 	  $(GO) test -list '^Fuzz' "$$pkg" | grep '^Fuzz' | while read -r f; do \
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) "$$pkg" || exit 1; done || exit 1; done
+
+whatif: ## predicted gains beside those of really leaving a part out, measured in one run (root, cc)
+	TRACE_TEST_REQUIRE=bpf,root,cc $(GO) test ./cmd/trace -run TestRealWhatIf -count=1 -v
 
 mutate: ## take every rule of the critical path out, one at a time: a story must fail
 	TRACE_TEST_REQUIRE=mutations $(GO) test ./analysis -run 'Mutation' -count=1 -v
