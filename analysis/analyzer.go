@@ -224,7 +224,7 @@ func (a *traceAnalysis) operation(p pair, opt Options) (op *Operation, m *marks,
 		}
 	}()
 	m = a.mark(op.Root, op.Begin, op.End, until, p.begin)
-	w := &walker{traceAnalysis: a, marks: m, lo: op.End}
+	w := &walker{traceAnalysis: a, marks: m, root: op.Root, lo: op.End}
 	w.path.Segments = make([]Segment, 0, (p.end-p.begin)/4+16) // for an operation alone on the machine
 	w.walk(op.Root, op.Begin, op.End, true, -1, 0)
 	for i, j := 0, len(w.path.Segments)-1; i < j; i, j = i+1, j-1 {

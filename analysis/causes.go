@@ -168,6 +168,8 @@ func (k *marker) event(i int, e *tracer.Event) {
 	case tracer.KindSend:
 		if own && k.ours(e.Task) {
 			k.send(i, e)
+		} else if arm, ok := k.a.ix.armers[int32(i)]; ok && k.flows[k.a.tr.Events[arm].Flow] {
+			k.flows[e.Flow] = true // a delayed work item, by the operation's timer
 		}
 	case tracer.KindRecv:
 		if e.Class == tracer.ClassSocket && e.Task > 0 {

@@ -18,6 +18,7 @@ const maxDepth = 256
 type walker struct {
 	*traceAnalysis
 	marks *marks
+	root  tracer.TaskID
 	path  Path
 	lo    tracer.Time // where the next segment must end
 }
@@ -104,11 +105,10 @@ func (w *walker) blocked(th tracer.TaskID, s *interval, a, hi tracer.Time, root 
 			return sib, x, w.link(link, th, s, seg), false
 		}
 	}
-	if leaf == LeafNetwork {
-		if m := w.sender(th, &w.tr.Events[s.wake]); m != nil {
-			w.delivery(th, s, seg, m, link, depth)
-			return th, a, link, root
-		}
+	if m := w.origin(th, s, leaf); m != nil {
+		seg.Leaf = leaf
+		w.delivery(th, s, seg, m, link, depth)
+		return th, a, link, root
 	}
 	if leaf != LeafNone {
 		seg.Leaf = leaf
@@ -123,11 +123,25 @@ func (w *walker) blocked(th tracer.TaskID, s *interval, a, hi tracer.Time, root 
 	return to, hi, down, false
 }
 
-// delivery covers a sleep that a message from a task of this machine ended:
-// the network's part since it was sent, and before that what the sender did.
+// origin is what a task of this machine did, some time before, to end the sleep
+// of another: it sent a message, or armed a timer. Nil: nobody here did.
+func (w *walker) origin(th tracer.TaskID, s *interval, leaf Leaf) *tracer.Event {
+	switch {
+	case s.wake < 0:
+		return nil
+	case leaf == LeafNetwork:
+		return w.sender(th, &w.tr.Events[s.wake])
+	case leaf == LeafTimer:
+		return w.armer(s.wake, th)
+	}
+	return nil
+}
+
+// delivery covers a sleep that an event from a task of this machine ended:
+// the network's or the timer's part since then, and before that what the task did.
 func (w *walker) delivery(th tracer.TaskID, s *interval, seg Segment, m *tracer.Event, link int32, depth int) {
 	lo, x := seg.Begin, min(max(m.Time, seg.Begin), seg.End) // the window may end before it was sent
-	seg.Begin, seg.Leaf = x, LeafNetwork
+	seg.Begin = x
 	if x < seg.End {
 		w.emit(seg)
 	}
@@ -287,13 +301,39 @@ func (w *walker) workItem(it *item, lo, hi tracer.Time, link int32, depth int) (
 	q := &w.tr.Events[it.queue]
 	from := max(q.Time, lo)
 	if q.Ctx != tracer.CtxTask && q.Flags&tracer.FlagInline == 0 || q.Task <= 0 {
-		w.emit(w.workDelay(it, lo, a, link, LeafInterrupt))
-		return it.task, lo, link
+		arm := w.armer(it.queue, it.task)
+		if arm == nil {
+			w.emit(w.workDelay(it, lo, a, link, LeafInterrupt))
+			return it.task, lo, link
+		}
+		if from < a {
+			w.emit(w.workDelay(it, from, a, link, LeafNone))
+		}
+		delay := w.workDelay(it, max(arm.Time, lo), from, link, LeafTimer)
+		delay.State, delay.Wait = tracer.StateBlocked, w.waits.leaf[LeafTimer]
+		if delay.Begin < from {
+			w.emit(delay)
+		}
+		return arm.Task, delay.Begin, link
 	}
 	if from < a {
 		w.emit(w.workDelay(it, from, a, link, LeafNone))
 	}
 	return q.Task, from, link
+}
+
+// armer is who armed the timer that woke th, or queued an item that th runs,
+// for the operation. Nil where the recording does not tell, or th did itself.
+func (w *walker) armer(event int32, th tracer.TaskID) *tracer.Event {
+	i, ok := w.ix.armers[event]
+	if !ok {
+		return nil
+	}
+	arm := &w.tr.Events[i]
+	if arm.Ctx != tracer.CtxTask || arm.Task <= 0 || arm.Task == th || !w.marks.during(arm.Task, arm.Time, arm.Time) && arm.Task != w.root {
+		return nil
+	}
+	return arm
 }
 
 // workDelay is the time a work item lay in its queue.

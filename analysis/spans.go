@@ -29,7 +29,8 @@ type index struct {
 	tr      *tracer.Trace
 	points  table[spanPoint]
 	items   table[item]
-	samples table[int32] // event numbers
+	samples table[int32]    // event numbers
+	armers  map[int32]int32 // of a wake or a queueing by a timer: the event that armed the timer
 }
 
 // table is a list per task in one piece of memory.
@@ -77,7 +78,7 @@ func (t *table[T]) search(id tracer.TaskID, f func(*T) bool) int {
 }
 
 func newIndex(tr *tracer.Trace, m *stage.Matcher) *index {
-	x := &index{tr: tr}
+	x := &index{tr: tr, armers: map[int32]int32{}}
 	spans := make([]int32, len(tr.Tasks))
 	items := make([]int32, len(tr.Tasks))
 	samples := make([]int32, len(tr.Tasks))
@@ -132,6 +133,7 @@ func (o *open) endsWith(e *tracer.Event) bool {
 func (x *index) fill(m *stage.Matcher) {
 	args := x.argsAtEnd()
 	queued := map[uint64]int32{}
+	armed := map[uint64]int32{} // timers
 	stacks := make([][]open, len(x.tr.Tasks))
 	spansNow := make([]stage.SpansID, len(x.tr.Tasks))
 	for i := range x.tr.Events {
@@ -143,8 +145,18 @@ func (x *index) fill(m *stage.Matcher) {
 		case tracer.KindSample:
 			x.samples.add(e.Task, int32(i))
 		case tracer.KindSend:
-			if e.Class == tracer.ClassWork {
+			switch e.Class {
+			case tracer.ClassWork:
 				queued[e.Flow] = int32(i)
+				if by, ok := timerOfWork(armed, e); ok && e.Ctx != tracer.CtxTask {
+					x.armers[int32(i)] = by
+				}
+			case tracer.ClassTimer:
+				armed[e.Flow] = int32(i)
+			}
+		case tracer.KindWake:
+			if by, ok := armed[e.Flow]; ok && e.Flow != 0 {
+				x.armers[int32(i)] = by
 			}
 		case tracer.KindPoint:
 			if e.Class == tracer.ClassNetns && x.tr.String(e.Name) == "teardown" {
@@ -190,6 +202,21 @@ func (x *index) fill(m *stage.Matcher) {
 			}
 		}
 	}
+}
+
+// timerOfWork finds who armed the timer of a delayed work item: struct
+// delayed_work (include/linux/workqueue.h) has it shortly behind its work.
+func timerOfWork(armed map[uint64]int32, e *tracer.Event) (int32, bool) {
+	const word, furthest = 8, 256
+	if len(armed) == 0 {
+		return 0, false
+	}
+	for at := e.Flow + word; at <= e.Flow+furthest; at += word {
+		if i, ok := armed[at]; ok {
+			return i, true
+		}
+	}
+	return 0, false
 }
 
 // argsAtEnd gives, for every Begin event whose arguments are known only at
