@@ -224,7 +224,11 @@ func makes(c *analysis.TargetComparison) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the traced difference of %s is made by %s: %s of it", plus(duration(total)), strings.Join(parts, ", "), percent(explained))
+	text := fmt.Sprintf("the traced difference of %s is made by %s: %s of it", plus(duration(total)), strings.Join(parts, ", "), percent(explained))
+	if explained < 0.9 {
+		text += "; what else differs may be chance"
+	}
+	return text
 }
 
 func ratioText(d *analysis.Delta, dots string) string {

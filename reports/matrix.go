@@ -1,43 +1,59 @@
 package reports
 
 import (
-	"slices"
 	"strings"
 
 	"stagetrace/analysis"
 )
 
-// pairsOf compares every target but the first with the one it is closest to: of
-// those before it the first whose name differs in one part (docker/bridge and
-// docker/none), or else the very first.
+// pairsOf compares targets that differ in one part of their names (docker/none
+// and docker/bridge): each with the first one before it that differs in just
+// that part, for every part there is. A target that has no such relative is
+// compared with the very first.
 func pairsOf(r *analysis.Result) []analysis.TargetComparison {
 	var out []analysis.TargetComparison
-	for i := range r.Summary {
-		name := r.Summary[i].Target
-		base := slices.IndexFunc(r.Summary[:i], func(s analysis.Summary) bool { return differing(s.Target, name) == 1 })
-		if i == 0 {
-			continue
-		}
-		if c, ok := analysis.CompareTargets(r, r.Summary[max(base, 0)].Target, name); ok {
-			out = append(out, c)
+	for i := 1; i < len(r.Summary); i++ {
+		for _, base := range relatives(r.Summary[:i], r.Summary[i].Target) {
+			if c, ok := analysis.CompareTargets(r, base, r.Summary[i].Target); ok {
+				out = append(out, c)
+			}
 		}
 	}
 	return out
 }
 
-// differing counts the parts in which two names of targets differ.
-func differing(a, b string) int {
-	x, y := strings.Split(a, "/"), strings.Split(b, "/")
-	if len(x) != len(y) {
-		return max(len(x), len(y))
-	}
-	n := 0
-	for i := range x {
-		if x[i] != y[i] {
-			n++
+func relatives(before []analysis.Summary, name string) []string {
+	var out []string
+	found := map[int]bool{}
+	for i := range before {
+		if part, ok := differsIn(before[i].Target, name); ok && !found[part] {
+			found[part] = true
+			out = append(out, before[i].Target)
 		}
 	}
-	return n
+	if len(out) == 0 {
+		out = append(out, before[0].Target)
+	}
+	return out
+}
+
+// differsIn gives the only part in which two names of targets differ; false
+// when there are others.
+func differsIn(a, b string) (part int, ok bool) {
+	x, y := strings.Split(a, "/"), strings.Split(b, "/")
+	if len(x) != len(y) {
+		return 0, false
+	}
+	for i := range x {
+		switch {
+		case x[i] == y[i]:
+		case ok:
+			return 0, false
+		default:
+			part, ok = i, true
+		}
+	}
+	return part, ok
 }
 
 // ratiosToFirst is the wall time of every target against the first one's, by

@@ -66,6 +66,9 @@ func TestRealDocker(t *testing.T) {
 	}
 	t.Run("stages", func(t *testing.T) { checkContainerStages(t, ofTarget(res, "cli", "bridge")) })
 	t.Run("grace periods", func(t *testing.T) { checkGracePeriods(t, ofTarget(res, "cli", "bridge")) })
+	t.Run("bridge against none", func(t *testing.T) { r.checkNetworkDifference(t, res, "docker/cli/none", "docker/cli/bridge") })
+	t.Run("itself", func(t *testing.T) { r.checkAgainstItself(t) })
+	t.Run("benchfmt", func(t *testing.T) { r.checkBenchfmt(t, res) })
 	t.Run("paths", func(t *testing.T) { r.checkPaths(t, "container") })
 	t.Run("pprof", func(t *testing.T) { r.checkProfiles(t, res) })
 	t.Run("symbols", func(t *testing.T) { r.checkSymbols(t) })
