@@ -17,6 +17,9 @@ func main() {
 	if handled, code := workloads.Main(os.Args); handled {
 		os.Exit(code)
 	}
+	if handled, code := truthMain(os.Args); handled {
+		os.Exit(code)
+	}
 	limitMemory()
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
