@@ -63,7 +63,7 @@ func (r *replayer) sleep(id tracer.TaskID, iv *interval, end tracer.Time) Segmen
 // fill splits the interval that a task comes into by stage: as the path has it
 // where it is on the path, else by the same rules.
 func (r *replayer) fill(id tracer.TaskID, c *clock, iv *interval) {
-	c.pieces, c.still, c.timed, c.row = c.pieces[:0], false, false, rowFixed
+	c.pieces, c.still, c.timed, c.slept, c.row = c.pieces[:0], false, false, noNode, rowFixed
 	end := r.endOf(id, c.iv)
 	switch iv.state {
 	case tracer.StateDead:
@@ -74,7 +74,7 @@ func (r *replayer) fill(id tracer.TaskID, c *clock, iv *interval) {
 		if r.marks.during(id, iv.start, end) {
 			c.row = r.rowBeside(&seg)
 		}
-		c.still, c.timed = seg.Leaf == LeafNone, seg.Leaf == LeafTimer
+		c.still, c.timed, c.slept = seg.Leaf == LeafNone, seg.Leaf == LeafTimer, c.node
 		if c.still {
 			return
 		}

@@ -88,11 +88,20 @@ func checkGraph(rt *rapid.T, g *graph) {
 	}
 }
 
-// checkGains: of a stage at most what it takes, of its half at most as much.
+// checkGains: of a stage at most what it takes, of its half at most as much; and
+// the parts of a scenario add up.
 func checkGains(rt *rapid.T, set *stage.Set, op *Operation, g *graph) {
-	x := g.whatIf(set, nil)
+	sc := &Scenario{factor: factors(g, rapid.Float64Range(0, 1).Draw(rt, "all left"))}
+	x := g.whatIf(set, sc)
 	if x == nil {
 		rt.Fatalf("operation %d: cannot tell", op.Index)
+	}
+	var before, after int64
+	for _, s := range x.Scenario.Stages {
+		before, after = before+s.BeforeNs, after+s.AfterNs
+	}
+	if before != op.WallNs || after != x.Scenario.WallNs {
+		rt.Fatalf("operation %d of %d ns: %+v adds up to %d, %d", op.Index, op.WallNs, x.Scenario, before, after)
 	}
 	for _, s := range x.Stages {
 		if s.FreeNs > op.WallNs || s.HalfNs < 0 || s.HalfNs > s.FreeNs || s.FreeNs <= 0 {

@@ -11,6 +11,7 @@ type clock struct {
 	started bool
 	still   bool        // it sleeps until another task ends that: time passes by itself
 	timed   bool        // it sleeps until a timer of its own ends
+	slept   int32       // the node at which its sleep began; noNode: it is awake
 	away    bool        // it does something that the operation has nothing to do with
 	iv      int32       // the interval of its timeline that it is in; -1: none yet
 	node    int32       // its last node
@@ -68,7 +69,7 @@ func (r *replayer) scopes() {
 	note := func(id tracer.TaskID, at tracer.Time) *clock {
 		c := r.clocks[id]
 		if c == nil {
-			c = &clock{scope: at, node: noNode, waking: -1, waker: noNode, iv: -1, row: rowFixed}
+			c = &clock{scope: at, node: noNode, slept: noNode, waking: -1, waker: noNode, iv: -1, row: rowFixed}
 			r.clocks[id] = c
 		}
 		c.scope = min(c.scope, at)
@@ -150,7 +151,7 @@ func (r *replayer) reach(id tracer.TaskID, t tracer.Time) int32 {
 		r.start(id, c)
 	}
 	r.advance(id, c, t)
-	if c.away {
+	if c.away && id != r.root {
 		return noNode
 	}
 	return c.node
@@ -210,7 +211,7 @@ func (r *replayer) turn(id tracer.TaskID, c *clock, iv *interval) {
 			n.from = c.waker
 		}
 		switch {
-		case e.Kind == tracer.KindFork, e.Kind == tracer.KindExec, c.node == noNode, c.away && n.from != noNode:
+		case e.Kind == tracer.KindFork, e.Kind == tracer.KindExec, c.node == noNode, c.away && id != r.root && n.from != noNode:
 			n.prev, n.row = noNode, rowFixed
 			c.node = r.g.add(n)
 		case c.still && n.from == noNode:
@@ -227,7 +228,11 @@ func (r *replayer) turn(id tracer.TaskID, c *clock, iv *interval) {
 func (r *replayer) relieve(id tracer.TaskID, c *clock, iv *interval) {
 	sleep := r.tl.iv.of(id)[c.iv-1].start
 	if sib, _ := r.sibling(id, sleep, iv.start); sib > 0 {
-		if n := r.reach(sib, iv.start); n != noNode {
+		n := r.reach(sib, iv.start)
+		if s := r.clocks[sib]; s != nil && s.slept != noNode {
+			n = s.slept
+		}
+		if n != noNode {
 			c.node = r.later(n, iv.start, c.row)
 		}
 	}

@@ -1,16 +1,28 @@
 package analysis
 
 import (
-	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"stagetrace/tracer"
 	"stagetrace/tracer/tracetest"
 )
 
-// TestReplayOfStories: with nothing changed, every story ends when it did.
+// describeGains writes what a replay says for people: one line per stage.
+func describeGains(op *Operation) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "operation %d wall=%s\n", op.Index, us(tracer.Time(op.WallNs)))
+	for _, s := range op.WhatIf.Stages {
+		fmt.Fprintf(&b, "%-16s free=%s half=%s\n", s.Name, us(tracer.Time(s.FreeNs)), us(tracer.Time(s.HalfNs)))
+	}
+	return b.String()
+}
+
+// TestReplayOfStories: with nothing changed, every story ends when it did. Those
+// that are about replays have a golden file of what is gained without each stage.
 func TestReplayOfStories(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.trace")
 	if err != nil || len(files) == 0 {
@@ -22,18 +34,37 @@ func TestReplayOfStories(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			got := ""
 			err = New(linuxSet(t), Options{WhatIf: true}).Add(tracetest.Parse(t, string(text)), func(op *Operation) error {
 				if op.CannotTell {
-					t.Error("its replay does not end when it did")
+					return fmt.Errorf("operation %d: its replay does not end when it did", op.Index)
 				}
-				x, _ := json.Marshal(op.WhatIf)
-				y, _ := json.Marshal(op.Stages)
-				t.Logf("%s\n%s", x, y)
+				got += describeGains(op)
 				return nil
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
+			if strings.HasPrefix(filepath.Base(f), "w") {
+				checkGolden(t, strings.TrimSuffix(f, ".trace")+".gains", got)
+			}
 		})
+	}
+}
+
+func checkGolden(t *testing.T, name, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: it is\n%s\nwant\n%s", name, got, want)
 	}
 }

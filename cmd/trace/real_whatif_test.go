@@ -61,6 +61,7 @@ type reality struct {
 	wall           []float64 // with the part
 	predicted      []float64 // gain of each of these
 	measured       []float64 // gain of one without over the one before it
+	busy           bool      // others had the CPUs: what a part costs there is up to the scheduler, too
 }
 
 // whatIfError is how far a predicted gain may be off, as part of the operation.
@@ -104,26 +105,31 @@ func (x *reality) compare(with, without []replayed) {
 
 // TestRealWhatIf holds predicted gains against those of really leaving a part
 // out, measured in the same run, interleaved. One operation proves nothing, and
-// on a busy machine the middle of a few proves little: of three tries one must
-// be right.
+// the middle of a few proves little: of three tries one must be right. Where
+// others have the CPUs, every sleep that is left out also saves a wait for a CPU
+// after the next one, which is up to the scheduler and not to be replayed: there
+// a container's small parts are not judged.
 func TestRealWhatIf(t *testing.T) {
 	requireRecording(t)
 	table := []string{realityHead}
 	check := func(name string, try func(t *testing.T) []*reality) {
 		t.Run(name, func(t *testing.T) {
 			for n := 1; ; n++ {
-				bad := false
+				bad, busy := false, false
 				all := try(t)
 				for _, x := range all {
 					_, surely := x.off()
-					bad = bad || !(surely <= whatIfError) || len(x.wall) < whatIfPairs
+					bad, busy = bad || !(surely <= whatIfError) || len(x.wall) < whatIfPairs, busy || x.busy
 				}
 				if bad && n < 3 {
-					t.Logf("try %d is off:\n%s\n%s", n, realityHead, rows(all))
+					t.Logf("try %d is off (busy machine: %v):\n%s\n%s", n, busy, realityHead, rows(all))
 					continue
 				}
 				table = append(table, rows(all))
-				if bad {
+				switch {
+				case bad && busy:
+					t.Logf("the machine was busy at every try: nothing can be said of gains that small")
+				case bad:
 					t.Errorf("off in the middle of the operations by more than %.0f %% of one:\n%s\n%s", 100*whatIfError, realityHead, rows(all))
 				}
 				return
@@ -170,6 +176,9 @@ func (p whatIfProgram) measure(t *testing.T) *reality {
 	}
 	r, res := measured(t, "--stages", sets, "--warmup", "2", "--runs", "24", "--untraced", "1", "--", program, lines, p.mode)
 	checkSums(t, res)
+	if p.mode == "message" && !slices.Contains(res.Recording.Probes, "sock_send_length") {
+		t.Skip("this kernel does not tell of messages on sockets (Linux 6.4 does)")
+	}
 	set, err := loadStages([]string{sets}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -239,12 +248,13 @@ func containerWithout(t *testing.T) (out []*reality) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	busy := slices.ContainsFunc(res.Warnings, func(w analysis.Warning) bool { return w.ID == "busy-machine" })
 	for _, part := range containerParts {
 		byTarget := map[string][]replayed{}
 		for _, op := range r.replay(t, set, part.scenario) {
 			byTarget[op.target] = append(byTarget[op.target], op)
 		}
-		x := &reality{name: part.name, scenario: part.scenario}
+		x := &reality{name: part.name, scenario: part.scenario, busy: busy}
 		for _, target := range slices.Sorted(maps.Keys(byTarget)) {
 			name := strings.Split(target, "/")
 			if name[part.at] != part.with || part.network != "" && name[1] != part.network {
