@@ -3,6 +3,7 @@ package reports
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -17,12 +18,17 @@ import (
 //	BenchmarkContainerStart/target=docker/mode=untraced 1 0.412 sec/op
 //	BenchmarkContainerStart/target=docker/mode=traced/stage=ns.net 1 0.0123 sec/op 0.004 running-sec/op ...
 //
-// Failed operations and those that lost events are no measurements; they are
-// counted in the configuration lines.
+// A stage that only some operations of a target have is 0 in the others, as in
+// the table. Failed operations and those that lost events are no measurements.
+// How many those were, and where it was measured, stands in comments:
+// benchstat compares only what has the same configuration.
 func writeBenchfmt(w io.Writer, in *Input) error {
 	r := in.Result
 	if r == nil {
 		r = &analysis.Result{}
+	}
+	if err := benchComments(w, r); err != nil {
+		return err
 	}
 	out := benchfmt.NewWriter(w)
 	config := benchConfig(r)
@@ -39,17 +45,17 @@ func writeBenchfmt(w io.Writer, in *Input) error {
 			return err
 		}
 	}
+	stages := stagesOfTargets(r)
 	for i := range r.Operations {
 		op := &r.Operations[i]
-		if op.Failed || op.Incomplete || op.LostEvents > 0 {
+		if !measures(op) {
 			continue
 		}
 		sub := "/target=" + benchWord(op.Target) + "/mode=traced"
 		if err := write(sub, seconds(op.WallNs, "sec/op")); err != nil {
 			return err
 		}
-		for j := range op.Stages {
-			s := &op.Stages[j]
+		for _, s := range withAbsent(op, stages[op.Target]) {
 			if err := write(sub+"/stage="+benchWord(s.Name), seconds(s.Ns, "sec/op"), seconds(s.RunningNs, "running-sec/op"),
 				seconds(s.RunnableNs, "runnable-sec/op"), seconds(s.BlockedNs, "blocked-sec/op")); err != nil {
 				return err
@@ -63,33 +69,74 @@ func seconds(ns int64, unit string) benchfmt.Value {
 	return benchfmt.Value{Value: float64(ns) / 1e9, Unit: unit}
 }
 
-func benchConfig(r *analysis.Result) []benchfmt.Config {
-	var out []benchfmt.Config
-	add := func(key, value string) {
-		if value != "" {
-			out = append(out, benchfmt.Config{Key: key, Value: []byte(Clean(value)), File: true})
+func measures(op *analysis.OperationResult) bool {
+	return !op.Failed && !op.Incomplete && op.LostEvents == 0
+}
+
+// stagesOfTargets lists the stages of each target's operations, in the order
+// in which they are met.
+func stagesOfTargets(r *analysis.Result) map[string][]string {
+	out, seen := map[string][]string{}, map[[2]string]bool{}
+	for i := range r.Operations {
+		op := &r.Operations[i]
+		if !measures(op) {
+			continue
+		}
+		for j := range op.Stages {
+			name := op.Stages[j].Name
+			if k := [2]string{op.Target, name}; !seen[k] {
+				seen[k] = true
+				out[op.Target] = append(out[op.Target], name)
+			}
 		}
 	}
+	return out
+}
+
+// withAbsent is an operation's stages and, of those named, those it has not.
+func withAbsent(op *analysis.OperationResult, names []string) []analysis.StageResult {
+	out := slices.Clone(op.Stages)
+	for _, name := range names {
+		if !slices.ContainsFunc(op.Stages, func(s analysis.StageResult) bool { return s.Name == name }) {
+			out = append(out, analysis.StageResult{Name: name})
+		}
+	}
+	return out
+}
+
+// benchConfig is what must be the same where figures are set side by side.
+func benchConfig(r *analysis.Result) []benchfmt.Config {
+	var out []benchfmt.Config
+	for _, c := range []struct{ key, value string }{{"goarch", r.Host.Machine}, {"cpu", r.Host.CPU}} {
+		if c.value != "" {
+			out = append(out, benchfmt.Config{Key: c.key, Value: []byte(Clean(c.value)), File: true})
+		}
+	}
+	return out
+}
+
+// benchComments writes what else is to be known of a result.
+func benchComments(w io.Writer, r *analysis.Result) error {
 	left := 0
 	for i := range r.Operations {
 		if op := &r.Operations[i]; op.Incomplete || op.LostEvents > 0 {
 			left++
 		}
 	}
-	add("tool", r.Tool)
-	add("label", r.Label)
-	add("workload", r.Workload)
-	add("host", r.Host.Name)
-	add("goarch", r.Host.Machine)
-	add("kernel", r.Host.Kernel)
-	add("cpu", r.Host.CPU)
-	add("stage-set", strings.TrimSpace(r.StageSet.Name+" "+r.StageSet.Hash))
-	add("backend", r.Recording.Backend)
-	add("failed-operations", fmt.Sprint(r.Totals.Failed))
-	add("lost-events", fmt.Sprint(r.Totals.LostEvents))
-	add("operations-left-out", fmt.Sprint(left))
-	add("incomplete", fmt.Sprint(r.Totals.Incomplete))
-	return out
+	for _, c := range []struct{ key, value string }{
+		{"tool", r.Tool}, {"label", r.Label}, {"workload", r.Workload}, {"host", r.Host.Name}, {"kernel", r.Host.Kernel},
+		{"stage-set", strings.TrimSpace(r.StageSet.Name + " " + r.StageSet.Hash)}, {"backend", r.Recording.Backend},
+		{"failed-operations", fmt.Sprint(r.Totals.Failed)}, {"lost-events", fmt.Sprint(r.Totals.LostEvents)},
+		{"operations-left-out", fmt.Sprint(left)}, {"incomplete", fmt.Sprint(r.Totals.Incomplete)},
+	} {
+		if c.value == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "# %s: %s\n", c.key, Clean(c.value)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // camel makes a benchmark's name: container-start -> ContainerStart.
