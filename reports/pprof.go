@@ -1,8 +1,10 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/google/pprof/profile"
@@ -210,8 +212,15 @@ func (s *sampler) profile(r *analysis.Result, types []*profile.ValueType, dflt s
 		p.Sample = append(p.Sample, &profile.Sample{Value: s.values[i*s.width : (i+1)*s.width],
 			Location: locations[k.stack], Label: words[k.labels], NumLabel: numbers[k.labels]})
 	}
+	// pprof takes the first mapping for the program that the profile is of.
+	slices.SortStableFunc(p.Mapping, func(a, b *profile.Mapping) int {
+		return cmp.Compare(kernelLast[a.File], kernelLast[b.File])
+	})
 	return p
 }
+
+// kernelLast sorts the kernel's mapping behind those of programs.
+var kernelLast = map[string]int{kernelObject: 1}
 
 func (l *labels) strings() map[string][]string {
 	out := map[string][]string{}

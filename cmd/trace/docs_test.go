@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -35,7 +36,7 @@ func shell(t *testing.T, dir, line string) {
 	}
 	cmd := exec.Command("sh", "-c", line)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+string(os.PathListSeparator)+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
@@ -43,28 +44,113 @@ func shell(t *testing.T, dir, line string) {
 	}
 }
 
+// runnable is what stands before the blocks of a page whose commands are run.
+const runnable = "<!-- runnable -->\n```console\n"
+
+// prompted are the lines behind prompts in the runnable blocks of a page.
+func prompted(page string) (lines []string) {
+	for _, part := range strings.Split(page, runnable)[1:] {
+		block, _, _ := strings.Cut(part, "```")
+		for line := range strings.Lines(block) {
+			if command, ok := strings.CutPrefix(strings.TrimSpace(line), "$ "); ok {
+				lines = append(lines, command)
+			}
+		}
+	}
+	return lines
+}
+
+func readPage(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // TestReadme runs the commands of the README's blocks that are marked as
 // runnable, in order, in one folder.
 func TestReadme(t *testing.T) {
 	tracetest.RequireRoot(t)
 	tracetest.RequireBPF(t)
-	text, err := os.ReadFile("../../README.md")
+	dir, lines := sandbox(t), prompted(readPage(t, "../../README.md"))
+	for _, line := range lines {
+		shell(t, dir, line)
+	}
+	if len(lines) == 0 {
+		t.Error("README.md has no runnable examples")
+	}
+}
+
+// TestPages runs all commands of the pages in docs/, in order, page by page,
+// each in a folder of its own that holds the files that the page shows.
+func TestPages(t *testing.T) {
+	tracetest.RequireRoot(t)
+	tracetest.RequireBPF(t)
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	for _, name := range pages {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			page := readPage(t, name)
+			if all := strings.Count(page, "```console\n"); all == 0 || all != strings.Count(page, runnable) {
+				t.Errorf("of %d blocks with commands %d are run", all, strings.Count(page, runnable))
+			}
+			dir := sandbox(t)
+			shownFiles(t, page, dir)
+			if strings.Contains(page, "$ benchstat ") {
+				buildBenchstat(t, dir)
+			}
+			for _, line := range prompted(page) {
+				shell(t, dir, line)
+			}
+		})
+	}
+}
+
+// shownFiles writes the blocks of a page that are marked as files.
+func shownFiles(t *testing.T, page, dir string) {
+	t.Helper()
+	for _, part := range strings.Split(page, "<!-- file: ")[1:] {
+		name, rest, _ := strings.Cut(part, " -->\n```")
+		_, rest, _ = strings.Cut(rest, "\n")
+		text, _, ok := strings.Cut(rest, "```")
+		if !ok || filepath.Base(name) != name {
+			t.Fatalf("a file called %q is not shown", name)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// buildBenchstat makes the version of benchstat that go.mod names.
+func buildBenchstat(t *testing.T, dir string) {
+	t.Helper()
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skipf("benchstat cannot be built: %v", err)
+	}
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "benchstat"), "golang.org/x/perf/cmd/benchstat")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("benchstat: %v\n%s", err, out)
+	}
+}
+
+// TestPageLinks follows the links between the pages and to other files.
+func TestPageLinks(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, ran := sandbox(t), 0
-	for _, part := range strings.Split(string(text), "<!-- runnable -->")[1:] {
-		_, block, _ := strings.Cut(part, "```console\n")
-		block, _, _ = strings.Cut(block, "```")
-		for line := range strings.Lines(block) {
-			if command, ok := strings.CutPrefix(strings.TrimSpace(line), "$ "); ok {
-				shell(t, dir, command)
-				ran++
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	for _, name := range append(pages, "../../README.md", "../../ARCHITECTURE.md", "../../CONTRIBUTING.md") {
+		for _, m := range link.FindAllStringSubmatch(readPage(t, name), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), m[1])); err != nil {
+				t.Errorf("%s: %v", name, err)
 			}
 		}
-	}
-	if ran == 0 {
-		t.Error("README.md has no runnable examples")
 	}
 }
 
