@@ -46,6 +46,7 @@ func TestStoriesInEveryFormat(t *testing.T) {
 			for _, f := range Formats() {
 				render(t, f.Name, in)
 			}
+			checkPathTracks(t, in)
 			var wall, got int64
 			for i := range in.Result.Operations {
 				wall += in.Result.Operations[i].WallNs
