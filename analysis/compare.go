@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"stagetrace/analysis/stats"
 )
@@ -138,6 +139,7 @@ func conditions(base, next *Result) []Warning {
 	var out []Warning
 	for _, f := range []struct{ id, what, base, next, hint string }{
 		{"compare-workload", "workload", base.Workload, next.Workload, "compare results of the same workload"},
+		{"compare-command", "command", strings.Join(base.Command, " "), strings.Join(next.Command, " "), "the difference may be theirs"},
 		{"compare-params", "parameters", fmt.Sprint(base.Params), fmt.Sprint(next.Params), "the difference may be theirs"},
 		{"compare-stages", "stage set", base.StageSet.Name + " " + base.StageSet.Hash, next.StageSet.Name + " " + next.StageSet.Hash, "stages of the same name may mean different things: make both reports again with one stage set"},
 		{"compare-tool", "version of trace", base.Tool, next.Tool, "the difference may be that of the analysis: make both reports again with one version"},

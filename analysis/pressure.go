@@ -39,8 +39,11 @@ func (an *Analyzer) notePressure(a *traceAnalysis, op *Operation, p pair) {
 		seg := &op.Path.Segments[i]
 		if seg.State == tracer.StateRunnable && seg.By > 0 {
 			who := a.who(seg.By, seg.Begin)
-			if seg.Wait == a.waits.runqueue {
+			switch seg.Wait {
+			case a.waits.runqueue:
 				who = "its own " + who
+			case a.waits.tracer:
+				who = "the tracer"
 			}
 			s.cpu[who] += seg.End - seg.Begin
 		}

@@ -2,18 +2,13 @@ package reports
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
-	"charm.land/lipgloss/v2"
-
 	"stagetrace/analysis"
-	"stagetrace/analysis/stats"
 )
 
 // CompareFormat is one row of CompareFormats.
@@ -27,6 +22,7 @@ type CompareFormat struct {
 func CompareFormats() []CompareFormat {
 	return []CompareFormat{
 		{"table", "end to end and stage by stage", writeComparison},
+		{"md", "the same for GitHub", writeComparisonMarkdown},
 		{"json", "everything, with p-values", writeComparisonJSON},
 	}
 }
@@ -68,72 +64,65 @@ func sideText(s *analysis.ComparedSide) string {
 	return strings.Join(parts, ", ")
 }
 
-// comparison writes one target: the verdict in a sentence, then its stages.
-func (t *tableWriter) comparison(c *analysis.TargetComparison) {
-	name := Clean(c.New)
-	if c.New != c.Base {
-		name += " against " + Clean(c.Base)
+// pairName says what is compared with what.
+func pairName(c *analysis.TargetComparison) string {
+	if c.New == c.Base {
+		return c.New
 	}
-	how := "traced"
+	return c.New + " against " + c.Base
+}
+
+// medians is the sentence on the wall times.
+func medians(c *analysis.TargetComparison) string {
+	d, how := &c.Wall, "traced"
 	if c.Untraced {
 		how = "untraced"
 	}
+	return "median " + duration(d.New.Median) + ", base " + duration(d.Base.Median) + "; n = " + strconv.Itoa(d.New.N) + " and " + strconv.Itoa(d.Base.N) + ", " + how + pText(d)
+}
+
+// comparison writes one target: the verdict in a sentence, then its stages.
+func (t *tableWriter) comparison(c *analysis.TargetComparison) {
 	d := &c.Wall
-	t.text(name+": "+d.Verdict+ratioText(d, t.dots), t.bold, "", "  ")
-	t.text("median "+duration(d.New.Median)+", base "+duration(d.Base.Median)+"; n = "+strconv.Itoa(d.New.N)+" and "+strconv.Itoa(d.Base.N)+", "+how+pText(d), nil, "  ", "  ")
+	t.text(Clean(pairName(c))+": "+d.Verdict+ratioText(d, t.dots), t.bold, "", "  ")
+	t.text(medians(c), nil, "  ", "  ")
 	if d.Note != "" {
 		t.text(d.Note, t.warn, "  ", "  ")
 	}
-	t.text(makes(c), nil, "  ", "    ")
+	t.text(Clean(makes(c)), nil, "  ", "    ")
 	t.parts(c)
 	t.offPathDeltas(c)
 }
 
 // parts is the table of what makes the difference. Its columns add up as they
-// are printed: they are in whole hundredths of the unit.
+// are printed.
 func (t *tableWriter) parts(c *analysis.TargetComparison) {
-	total := c.Traced.Part
-	if total == nil {
+	u, rows := partRows(c, t.all)
+	if len(rows) == 0 {
 		return
 	}
-	u := columnUnit(float64(max(total.BaseNs, total.NewNs)))
-	rows := printedParts(c.Stages, u)
 	g := t.grid(column{head: "stage", limit: max(8, min(28, t.width-50))}, column{head: "base " + u.name, right: true}, column{head: "new " + u.name, right: true},
 		column{head: "difference", right: true}, column{head: "95 % interval", right: true, optional: true},
 		column{head: "p", right: true, optional: true}, column{head: "verdict", optional: true})
-	add := func(name string, p printedPart, d *analysis.Delta, style *lipgloss.Style) {
-		cells := []string{name, fixed(p.base), fixed(p.next), plus(fixed(p.next - p.base)), "", "", ""}
-		if d != nil {
-			cells[4], cells[5], cells[6] = plusInterval(u, d.Part, t.dots), pValue(d), d.Verdict
+	for i := range rows {
+		l := line{cells: append([]string{Clean(rows[i].name)}, rows[i].cells(u, t.dots)...)}
+		if i == len(rows)-1 {
+			l.style = t.bold
 		}
-		g.lines = append(g.lines, line{cells: cells, style: style})
+		g.lines = append(g.lines, l)
 	}
-	var hidden, all printedPart
-	n := 0
-	for i := range c.Stages {
-		d := &c.Stages[i]
-		all.add(rows[i])
-		if !t.all && !worthShowing(d, total) {
-			n++
-			hidden.add(rows[i])
-			continue
-		}
-		add(Clean(d.Name), rows[i], d, nil)
-	}
-	if n > 0 {
-		add("("+plural(n, "more stage", "more stages")+")", hidden, nil, nil)
-	}
-	add("total", all, &c.Traced, t.bold)
 	g.fitTo(t.width)
 	t.b.WriteString("\n")
 	g.write(&t.b, t.dim, t.dim)
 }
 
+const partsNote = "stages and totals are means over the middle half of the traced operations by wall time, so that they add up; p is adjusted for the number of stages (Holm)"
+
 // partsNote says what the figures of differences are of.
 func (t *tableWriter) partsNote(cs []analysis.TargetComparison) {
 	if slices.ContainsFunc(cs, func(c analysis.TargetComparison) bool { return c.Traced.Part != nil }) {
 		t.b.WriteString("\n")
-		t.text("stages and totals are means over the middle half of the traced operations by wall time, so that they add up; p is adjusted for the number of stages (Holm)", t.dim, "", "")
+		t.text(partsNote, t.dim, "", "")
 	}
 }
 
@@ -159,76 +148,6 @@ func (t *tableWriter) offPathDeltas(c *analysis.TargetComparison) {
 	g.fitTo(t.width)
 	t.b.WriteString("\n")
 	g.write(&t.b, t.dim, t.dim)
-}
-
-// printedPart is a part in hundredths of the table's unit.
-type printedPart struct{ base, next int64 }
-
-func (p *printedPart) add(q printedPart) { p.base, p.next = p.base+q.base, p.next+q.next }
-
-func printedParts(stages []analysis.Delta, u timeUnit) []printedPart {
-	base, next := make([]float64, len(stages)), make([]float64, len(stages))
-	for i := range stages {
-		base[i], next[i] = 100*float64(stages[i].Part.BaseNs)/u.ns, 100*float64(stages[i].Part.NewNs)/u.ns
-	}
-	b, n := stats.Apportion(base), stats.Apportion(next)
-	out := make([]printedPart, len(stages))
-	for i := range out {
-		out[i] = printedPart{b[i], n[i]}
-	}
-	return out
-}
-
-// worthShowing leaves out what neither changed surely nor is much of the change.
-func worthShowing(d *analysis.Delta, total *analysis.Part) bool {
-	least := max(0.02*math.Abs(float64(total.DifferenceNs)), 0.001*float64(max(total.BaseNs, total.NewNs)))
-	return math.Abs(float64(d.Part.DifferenceNs)) >= least
-}
-
-// fixed prints hundredths.
-func fixed(n int64) string { return strconv.FormatFloat(float64(n)/100, 'f', 2, 64) }
-
-// plus gives a number that is above 0 its sign.
-func plus(s string) string {
-	if strings.HasPrefix(s, "-") || strings.Trim(s, "0.") == "" {
-		return s
-	}
-	return "+" + s
-}
-
-func plusInterval(u timeUnit, p *analysis.Part, dots string) string {
-	if p.Lo == nil || p.Hi == nil {
-		return ""
-	}
-	return plus(digits(*p.Lo/u.ns)) + dots + plus(digits(*p.Hi/u.ns))
-}
-
-// makes says which stages make a difference: those that changed surely, the
-// largest first, up to most of the change. "" when none did.
-func makes(c *analysis.TargetComparison) string {
-	if c.Traced.Part == nil || c.Traced.Part.DifferenceNs == 0 {
-		return ""
-	}
-	total := float64(c.Traced.Part.DifferenceNs)
-	var parts []string
-	var explained float64
-	for i := range c.Stages {
-		d := &c.Stages[i]
-		share := float64(d.Part.DifferenceNs) / total
-		if !d.Significant || share < 0.03 || len(parts) == 6 || explained > 0.9 {
-			continue
-		}
-		explained += share
-		parts = append(parts, fmt.Sprintf("%s %s", Clean(d.Name), plus(duration(float64(d.Part.DifferenceNs)))))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	text := fmt.Sprintf("the traced difference of %s is made by %s: %s of it", plus(duration(total)), strings.Join(parts, ", "), percent(explained))
-	if explained < 0.9 {
-		text += "; what else differs may be chance"
-	}
-	return text
 }
 
 func ratioText(d *analysis.Delta, dots string) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
+	"strings"
 	"testing"
 
 	"stagetrace/analysis"
@@ -39,13 +40,20 @@ func TestCompareFormats(t *testing.T) {
 			if err := f.Write(&out, cmp, &Input{Width: c.width}); err != nil {
 				t.Fatalf("%s of %s: %v", f.Name, c.file, err)
 			}
-			if f.Name == "table" {
+			switch f.Name {
+			case "table":
 				golden(t, c.file, out.Bytes())
-				if c.width == 0 && bytes.IndexByte(out.Bytes(), 0x1b) >= 0 {
-					t.Errorf("%s holds escapes", c.file)
+			case "md":
+				if c.width == 0 { // it has none
+					golden(t, strings.TrimSuffix(c.file, "txt")+"md", out.Bytes())
 				}
-			} else if !json.Valid(out.Bytes()) {
-				t.Errorf("%s: not JSON", c.file)
+			case "json":
+				if !json.Valid(out.Bytes()) {
+					t.Errorf("%s: not JSON", c.file)
+				}
+			}
+			if c.width == 0 && bytes.IndexByte(out.Bytes(), 0x1b) >= 0 {
+				t.Errorf("%s as %s holds escapes", c.file, f.Name)
 			}
 			if !c.change && regexp.MustCompile(`(?i)"significant": *true|regress|improv|NaN|"p_value": *0(\.0+)?[,}]`).Match(out.Bytes()) {
 				t.Errorf("%s as %s claims a change:\n%s", c.file, f.Name, out.String())

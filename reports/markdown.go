@@ -24,7 +24,9 @@ func writeMarkdown(w io.Writer, in *Input) error {
 		m.line("> **%s**", l)
 		m.line("")
 	}
+	m.warnings(warningsWhere(r, true))
 	m.endToEnd(vs)
+	m.comparisons(pairsOf(r), in.Wide)
 	for i := range vs {
 		m.target(&vs[i])
 	}
@@ -126,17 +128,21 @@ func (m *markdownWriter) offPath(v *targetView) {
 	m.line("")
 }
 
-func (m *markdownWriter) footer(r *analysis.Result) {
-	for _, w := range r.Warnings {
+func (m *markdownWriter) warnings(ws []analysis.Warning) {
+	for _, w := range ws {
 		text := "- **Warning:** " + cleanMarkdown(w.Text)
 		if w.Hint != "" {
 			text += " *" + cleanMarkdown(w.Hint) + "*"
 		}
 		m.line("%s", text)
 	}
-	if len(r.Warnings) > 0 {
+	if len(ws) > 0 {
 		m.line("")
 	}
+}
+
+func (m *markdownWriter) footer(r *analysis.Result) {
+	m.warnings(warningsWhere(r, false))
 	if r.Recording.Backend != "" || r.Recording.Events > 0 {
 		m.line("Recorded by %s: %s.", orNone(cleanMarkdown(r.Recording.Backend)), recordingCost(r))
 	}
