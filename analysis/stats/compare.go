@@ -67,12 +67,11 @@ func Ratio(a, b []float64) (RatioResult, bool) {
 		return r, true
 	}
 	rng := rand.New(rand.NewPCG(0x5eed, uint64(len(a))<<32|uint64(len(b))))
-	bufA, bufB := make([]float64, len(a)), make([]float64, len(b))
 	ratios := make([]float64, 0, ratioRounds)
 	for range ratioRounds {
-		den := resampledMedian(rng, b, bufB)
-		if den > 0 {
-			ratios = append(ratios, resampledMedian(rng, a, bufA)/den)
+		den := resampledMedian(rng, b)
+		if num := resampledMedian(rng, a); den > 0 {
+			ratios = append(ratios, num/den)
 		}
 	}
 	slices.Sort(ratios)
@@ -84,12 +83,40 @@ func Ratio(a, b []float64) (RatioResult, bool) {
 	return r, true
 }
 
-func resampledMedian(rng *rand.Rand, ascending, buf []float64) float64 {
-	for i := range buf {
-		buf[i] = ascending[rng.IntN(len(ascending))]
+// resampledMedian is the median of as many values drawn with replacement as
+// there are, without drawing them all: ranks of the drawn values are those of
+// uniform numbers, whose k-th smallest of n has the distribution Beta(k, n+1-k).
+func resampledMedian(rng *rand.Rand, ascending []float64) float64 {
+	n := len(ascending)
+	value := func(u float64) float64 { return ascending[min(int(u*float64(n)), n-1)] }
+	k := (n + 1) / 2
+	u := beta(rng, float64(k), float64(n+1-k))
+	if n%2 == 1 {
+		return value(u)
 	}
-	slices.Sort(buf)
-	return middle(buf)
+	// Of the n-k larger ones, uniform above u, the smallest.
+	next := u + (1-u)*(1-math.Pow(rng.Float64(), 1/float64(n-k)))
+	return value(u)/2 + value(next)/2
+}
+
+func beta(rng *rand.Rand, a, b float64) float64 {
+	x, y := gamma(rng, a), gamma(rng, b)
+	return x / (x + y)
+}
+
+// gamma draws from the gamma distribution of shape a >= 1 (Marsaglia and Tsang
+// 2000).
+func gamma(rng *rand.Rand, a float64) float64 {
+	d := a - 1./3
+	c := 1 / math.Sqrt(9*d)
+	for {
+		x := rng.NormFloat64()
+		v := 1 + c*x
+		v *= v * v
+		if v > 0 && math.Log(1-rng.Float64()) < x*x/2+d-d*v+d*math.Log(v) {
+			return d * v
+		}
+	}
 }
 
 // Holm adjusts p-values for being looked at together (Holm 1979): an adjusted

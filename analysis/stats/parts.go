@@ -52,7 +52,11 @@ func (t *Table) middle(rows []int, parts []float64) (total float64, _ []float64)
 // Interval is an interval at Confidence.
 type Interval struct{ Lo, Hi float64 }
 
-const partRounds = 1000
+// Rounds of the bootstrap of parts: fewer where a round takes long.
+const (
+	partRounds, fewestRounds = 1000, 200
+	partWork                 = 50_000_000 // values looked at, in all
+)
 
 // PartIntervals gives, for each part, the interval of the difference of its
 // middles, next minus base: a percentile bootstrap that draws whole operations,
@@ -68,7 +72,8 @@ func PartIntervals(base, next *Table) []Interval {
 	rowsB, rowsN := make([]int, nb), make([]int, nn)
 	b, n := make([]float64, len(base.Parts)), make([]float64, len(next.Parts))
 	diffs := make([][]float64, len(base.Parts))
-	for range partRounds {
+	rounds := min(max(partWork/((nb+nn)*(len(base.Parts)+1)), fewestRounds), partRounds)
+	for range rounds {
 		draw(rng, rowsB)
 		draw(rng, rowsN)
 		base.middle(rowsB, b)

@@ -2,6 +2,8 @@ package stats
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -108,6 +110,35 @@ func TestRatio(t *testing.T) {
 	for _, c := range [][2][]float64{{nil, {1}}, {{1}, nil}, {{1}, {0}}} {
 		if _, ok := Ratio(c[0], c[1]); ok {
 			t.Errorf("%v has no ratio", c)
+		}
+	}
+}
+
+// The median of a sample that was drawn again has the distribution that
+// drawing gives.
+func TestResampledMedian(t *testing.T) {
+	for _, n := range []int{6, 7, 30} {
+		values := make([]float64, n)
+		for i := range values {
+			values[i] = float64(i * i)
+		}
+		rng := rand.New(rand.NewPCG(1, uint64(n)))
+		var drawn, made []float64
+		buf := make([]float64, n)
+		for range 4000 {
+			for i := range buf {
+				buf[i] = values[rng.IntN(n)]
+			}
+			drawn = append(drawn, Median(buf))
+			made = append(made, resampledMedian(rng, values))
+		}
+		slices.Sort(drawn)
+		slices.Sort(made)
+		step := values[n-1] - values[n-2]
+		for _, q := range []float64{0.025, 0.25, 0.5, 0.75, 0.975} {
+			if a, b := NearestRank(drawn, q), NearestRank(made, q); math.Abs(a-b) > step {
+				t.Errorf("n = %d: quantile %v is %v drawn and %v made", n, q, a, b)
+			}
 		}
 	}
 }
