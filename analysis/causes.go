@@ -43,9 +43,10 @@ type marker struct {
 	flows  map[uint64]bool
 	names  markNames
 
-	sent        map[int32]bool  // events that sent the operation's messages on sockets
-	connections map[uint64]bool // that the operation sent something on
-	requests    []int32         // per task: episode.request of the one that has begun
+	sent        map[int32]bool        // events that sent the operation's messages on sockets
+	connections map[uint64]bool       // that the operation sent something on
+	requests    []int32               // per task: episode.request of the one that has begun
+	takenAt     map[int32]tracer.Time // by event that read a message: when that was taken
 
 	touched map[tracer.TaskID]bool // leaders of user processes that the operation has reached
 	foreign []bool                 // per task: what it does was asked for by somebody outside of the operation
@@ -59,7 +60,7 @@ const noTime tracer.Time = -1 << 62
 func (a *traceAnalysis) mark(root tracer.TaskID, begin, end, until tracer.Time, from int) *marks {
 	n := len(a.tr.Tasks)
 	k := &marker{a: a, root: root, driver: a.tr.Leader(root), flows: map[uint64]bool{}, touched: map[tracer.TaskID]bool{},
-		sent: map[int32]bool{}, connections: map[uint64]bool{}, requests: make([]int32, n),
+		sent: map[int32]bool{}, takenAt: map[int32]tracer.Time{}, connections: map[uint64]bool{}, requests: make([]int32, n),
 		foreign: make([]bool, n), since: make([]tracer.Time, n), asleep: make([]int32, n),
 		out: &marks{episodes: map[tracer.TaskID][]episode{}, shares: map[*item]int{}, forked: map[tracer.TaskID]bool{},
 			netns: map[uint64]bool{}, cgroups: map[uint64]bool{}}}
@@ -114,6 +115,12 @@ func (k *marker) ours(id tracer.TaskID) bool {
 func (k *marker) wake(e *tracer.Event, own bool) {
 	if e.Peer <= 0 {
 		return
+	}
+	if own && e.Task > 0 {
+		if read, ok := k.a.takes(e); ok {
+			k.takenAt[read] = e.Time
+			return
+		}
 	}
 	switch outside := e.Task <= 0 || k.a.tr.Leader(e.Task) != k.a.tr.Leader(e.Peer); {
 	case !own:

@@ -11,6 +11,7 @@ import (
 type socketReads struct {
 	sent  map[int32]int32 // of an event that read: the event that sent the first byte it read
 	reads table[int32]    // events that read, by task
+	sends table[int32]    // events that sent, by task
 }
 
 // unread is a message that nobody has read to its end.
@@ -22,16 +23,21 @@ type unread struct {
 // newSocketReads pairs in one pass. A reader on another CPU can be done before
 // the sender's call is: what it read ahead is taken off what comes.
 func newSocketReads(tr *tracer.Trace) socketReads {
-	n := make([]int32, len(tr.Tasks))
-	any := false
+	reads, sends := make([]int32, len(tr.Tasks)), make([]int32, len(tr.Tasks))
+	some := false
 	for i := range tr.Events {
-		if e := &tr.Events[i]; e.Kind == tracer.KindRecv && e.Class == tracer.ClassSocket && e.Task > 0 {
-			n[e.Task]++
-			any = true
+		e := &tr.Events[i]
+		switch {
+		case e.Class != tracer.ClassSocket || e.Task <= 0:
+		case e.Kind == tracer.KindRecv:
+			reads[e.Task]++
+			some = true
+		case e.Kind == tracer.KindSend:
+			sends[e.Task]++
 		}
 	}
-	m := socketReads{reads: newTable[int32](n)}
-	if !any {
+	m := socketReads{reads: newTable[int32](reads), sends: newTable[int32](sends)}
+	if !some {
 		return m
 	}
 	m.sent = map[int32]int32{}
@@ -44,6 +50,7 @@ func newSocketReads(tr *tracer.Trace) socketReads {
 			clear(ahead)
 		case e.Class != tracer.ClassSocket || e.Task <= 0:
 		case e.Kind == tracer.KindSend:
+			m.sends.add(e.Task, int32(i))
 			left := e.Value - ahead[e.Flow]
 			ahead[e.Flow] = max(-left, 0)
 			if left > 0 {
@@ -81,7 +88,11 @@ func (k *marker) received(i int, e *tracer.Event) {
 	switch {
 	case known && k.sent[sent]:
 		if !k.marked(id) {
-			k.taken(id, e.Time, sent)
+			at := e.Time
+			if t, ok := k.takenAt[int32(i)]; ok {
+				at = t
+			}
+			k.taken(id, at, sent)
 		}
 	case !known && k.connections[connection(e.Flow)]: // an answer to what the operation sent
 	case k.out.owned(id) || k.a.tr.Leader(id) == k.driver:
@@ -108,6 +119,31 @@ func (k *marker) taken(id tracer.TaskID, at tracer.Time, sent int32) {
 	if request >= 0 && k.marked(id) {
 		k.requests[id] = request + 1
 	}
+}
+
+// takes tells of a wake that it asks for nothing: whoever takes a message from a
+// socket gives its memory back, and with that wakes the sender, should it wait
+// for anything on its own socket (unix_write_space and sock_def_write_space).
+// It gives the event that then reads the message.
+func (a *traceAnalysis) takes(e *tracer.Event) (int32, bool) {
+	ev := a.tr.Events
+	i := a.msgs.reads.search(e.Task, func(n *int32) bool { return ev[*n].Time > e.Time })
+	if i == len(a.msgs.reads.of(e.Task)) || a.tr.Leader(e.Task) == a.tr.Leader(e.Peer) {
+		return 0, false
+	}
+	read := a.msgs.reads.of(e.Task)[i]
+	r := &ev[read]
+	if s := a.tl.before(e.Task, r.Time); s == nil || s.state != tracer.StateRunning || s.start > e.Time {
+		return 0, false
+	}
+	k := a.msgs.sends.search(e.Task, func(n *int32) bool { return ev[*n].Time > e.Time })
+	if l := a.msgs.sends.of(e.Task); k < len(l) && ev[l[k]].Time < r.Time { // it was for what it sent
+		return 0, false
+	}
+	if sent, known := a.msgs.sent[read]; known {
+		return read, ev[sent].Time <= e.Time && a.tr.Leader(ev[sent].Task) == a.tr.Leader(e.Peer)
+	}
+	return read, true
 }
 
 // wokenBefore is the wake that ended a task's last sleep before t.
