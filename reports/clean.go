@@ -145,6 +145,10 @@ func wordByte(c byte) bool {
 // Fit cuts a clean text to a number of terminal cells.
 func Fit(s string, cells int) string { return fit(s, cells, "..") }
 
+// Wrap breaks a clean text into lines of at most so many terminal cells, at
+// spaces where it can.
+func Wrap(s string, cells int) []string { return wrap(s, max(cells, 10)) }
+
 // fit cuts a clean text to a number of terminal cells, between what a terminal
 // draws as one character.
 func fit(s string, cells int, ellipsis string) string {

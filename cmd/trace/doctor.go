@@ -20,7 +20,7 @@ func doctorCommand(term *terminal) *cobra.Command {
 		Long: `One line per feature: works, or why not, and what is lost without it. The exit
 code is 0 when stages can be had here, else 1.`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return doctor(cmd.Context(), term.out) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return doctor(cmd.Context(), term.wrapped()) },
 	}
 }
 

@@ -49,7 +49,7 @@ func listCommand(term *terminal) *cobra.Command {
 		cmd.AddCommand(&cobra.Command{
 			Use: l.name, Short: "List " + l.summary, Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				w := tabwriter.NewWriter(term.out, 0, 8, 2, ' ', 0)
+				w := tabwriter.NewWriter(term.wrapped(), 0, 8, 2, ' ', 0)
 				if err := l.write(cmd.Context(), w); err != nil {
 					return err
 				}

@@ -195,6 +195,35 @@ func TestTerminalRefusesBinary(t *testing.T) {
 	}
 }
 
+// Lists fit the terminal, and nothing of them is cut off.
+func TestTerminalLists(t *testing.T) {
+	for _, what := range []string{"workloads", "targets", "stages", "formats", "backends"} {
+		for _, cols := range []int{80, 160} {
+			sent, code := onTerminal(t, cols, nil, "list", what)
+			if code != 0 {
+				t.Errorf("%s: exit code %d", what, code)
+			}
+			checkScreen(t, cols, sent)
+		}
+	}
+	sent, _ := onTerminal(t, 80, nil, "doctor") // it may have something to find
+	checkScreen(t, 80, sent)
+}
+
+func TestWrapLine(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{"short", "short\n"},
+		{"name  what it is in a few more words", "name  what it is in\n      a few more\n      words\n"},
+		{"  no column of its own in this line", "  no column of\n      its own in\n      this line\n"},
+		{"a column that begins so late  that it has no room", "a column that\n    begins so late\n    that it has no\n    room\n"},
+		{"", "\n"},
+	} {
+		if got := wrapLine(c.in, 20); got != c.want {
+			t.Errorf("%q: %q, want %q", c.in, got, c.want)
+		}
+	}
+}
+
 // A run on a terminal shows a line that it takes away again; the table stays.
 func TestTerminalRun(t *testing.T) {
 	tracetest.RequireRoot(t)
