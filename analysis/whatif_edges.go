@@ -30,7 +30,7 @@ func (r *replayer) receive(i int32, e *tracer.Event) {
 	}
 	c := r.clocks[e.Task]
 	if fresh := !c.started && c.scope == e.Time; fresh && r.reach(e.Task, e.Time) != noNode {
-		c.node = r.later(n, e.Time, rowFixed)
+		c.node = r.later(n, e.Time, e.Task, rowFixed)
 		return
 	}
 	r.join(e.Task, e.Time, n)
@@ -63,7 +63,7 @@ func (r *replayer) work(e *tracer.Event) {
 	}
 	if q, ok := r.sent[it.queue]; ok && it.queue >= 0 {
 		seg := r.workDelay(it, r.tr.Events[it.queue].Time, e.Time, -1, LeafNone)
-		c.node = r.later(q, e.Time, r.rowBeside(&seg))
+		c.node = r.later(q, e.Time, e.Task, r.rowBeside(&seg))
 	} else if !r.waitedFor(c, e.Time) { // the path has not waited for it to begin
 		c.node = r.g.add(node{at: e.Time - r.begin, prev: noNode, from: noNode, row: rowFixed})
 	}

@@ -9,17 +9,19 @@ const noNode int32 = -1
 const (
 	rowFixed   int16 = -1 // nobody's stage: a stranger's time, which keeps its length
 	rowInherit int16 = -2 // named by the wait that it ends; none left once a graph is complete
+	rowUnnamed int16 = -3 // of node.task, and not on the path: named if the end depends on it
 )
 
 // node is a moment in the life of a task: the earliest at which what it needs
 // has been done. That is its task's own moment before it, a length later, and
 // what another task did. One that needs nothing is at its recorded time.
 type node struct {
-	at   tracer.Time // recorded, since the operation's begin
-	len  tracer.Time // recorded, from prev
-	prev int32       // its task's moment before; noNode
-	from int32       // who ended its wait, queued its work, forked it; noNode
-	row  int16       // the stage of len, or of the wait that ends here
+	at   tracer.Time   // recorded, since the operation's begin
+	len  tracer.Time   // recorded, from prev
+	prev int32         // its task's moment before; noNode
+	from int32         // who ended its wait, queued its work, forked it; noNode
+	task tracer.TaskID // whose time len is, while it has no name
+	row  int16         // the stage of len, or of the wait that ends here
 }
 
 // graph is what has to be done after what in one operation. A node comes after
@@ -41,9 +43,22 @@ func (g *graph) add(n node) int32 {
 	return int32(len(g.nodes) - 1)
 }
 
-// complete names what inherits its name, adds the rows up, and leaves out what
-// the end does not depend on.
-func (g *graph) complete() {
+// complete leaves out what the end does not depend on, lets name put one or more
+// named nodes in the place of each that has no name, and adds the rows up.
+func (g *graph) complete(name func(n node)) {
+	g.compact()
+	bare, now := g.nodes, make([]int32, len(g.nodes))
+	g.nodes = make([]node, 0, len(bare))
+	for i, n := range bare {
+		n.prev, n.from = moved(now, n.prev), moved(now, n.from)
+		if n.row == rowUnnamed {
+			name(n)
+		} else {
+			g.add(n)
+		}
+		now[i] = int32(len(g.nodes) - 1)
+	}
+	g.end = now[g.end]
 	g.inherit()
 	g.compact()
 	g.length = make([]tracer.Time, g.rows)
@@ -52,6 +67,14 @@ func (g *graph) complete() {
 			g.length[n.row] += n.len
 		}
 	}
+}
+
+// moved is where a node is now.
+func moved(now []int32, i int32) int32 {
+	if i == noNode {
+		return noNode
+	}
+	return now[i]
 }
 
 // inherit names what has no stage of its own: it is part of what its nearest
@@ -96,26 +119,20 @@ func (g *graph) compact() {
 			}
 		}
 	}
-	now := make([]int32, len(g.nodes)) // where a node has gone
-	move := func(i int32) int32 {
-		if i == noNode {
-			return noNode
-		}
-		return now[i]
-	}
+	now := make([]int32, len(g.nodes))
 	kept := g.nodes[:0]
 	for i := range g.nodes {
 		if users[i] == 0 {
 			continue
 		}
 		n := g.nodes[i]
-		if p := n.prev; n.simple() && users[p] == 1 && kept[now[p]].simple() && kept[now[p]].row == n.row {
+		if p := n.prev; n.simple() && users[p] == 1 && kept[now[p]].simple() && kept[now[p]].row == n.row && n.row != rowUnnamed {
 			before := &kept[now[p]]
 			before.at, before.len = n.at, before.len+n.len
 			now[i] = now[p]
 			continue
 		}
-		n.prev, n.from = move(n.prev), move(n.from)
+		n.prev, n.from = moved(now, n.prev), moved(now, n.from)
 		now[i] = int32(len(kept))
 		kept = append(kept, n)
 	}

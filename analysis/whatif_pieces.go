@@ -37,10 +37,14 @@ func rowName(set *stage.Set, row int) string {
 // there to take its name from, and takes it from the wait that it ends.
 func (r *replayer) rowBeside(s *Segment) int16 {
 	s.Stage = r.stageOf(s)
-	if row := r.rowOf(s); row != r.g.other {
-		return row
+	return r.orInherit(r.rowOf(s))
+}
+
+func (r *replayer) orInherit(row int16) int16 {
+	if row == r.g.other {
+		return rowInherit
 	}
-	return rowInherit
+	return row
 }
 
 // endOf is when an interval of a task ends, at the latest with the operation.
@@ -72,7 +76,7 @@ func (r *replayer) fill(id tracer.TaskID, c *clock, iv *interval) {
 	case tracer.StateBlocked:
 		seg := r.sleep(id, iv, end)
 		if r.marks.during(id, iv.start, end) {
-			c.row = r.rowBeside(&seg)
+			c.row = rowUnnamed
 		}
 		c.still, c.timed, c.slept = seg.Leaf == LeafNone, seg.Leaf == LeafTimer, c.node
 		if c.still {
@@ -88,46 +92,56 @@ func (r *replayer) fill(id tracer.TaskID, c *clock, iv *interval) {
 		if s.End <= at {
 			continue
 		}
-		r.name(id, c, iv, at, min(s.Begin, end))
+		r.beside(id, c, at, min(s.Begin, end))
 		at = min(s.End, end)
 		c.pieces, onPath = append(c.pieces, piece{at, r.rowOf(s)}), true
 		if s.End > end {
 			break
 		}
 	}
-	r.name(id, c, iv, at, end)
+	r.beside(id, c, at, end)
 	if it := r.ix.itemAt(id, c.at); runs(iv) && (it == nil || it.begin > c.at) { // an item says whose it is at its begin
 		c.away = !onPath && !r.marks.during(id, c.at, end)
 	}
 }
 
-// name splits [a, b) of an interval, which is not on the path.
-func (r *replayer) name(id tracer.TaskID, c *clock, iv *interval, a, b tracer.Time) {
+// beside lets [a, b), which is not on the path, wait for its name.
+func (r *replayer) beside(id tracer.TaskID, c *clock, a, b tracer.Time) {
 	if a >= b {
 		return
 	}
 	row := rowFixed
-	if !r.marks.during(id, a, b) {
-		c.pieces = append(c.pieces, piece{b, row})
-		return
-	}
-	switch iv.state {
-	case tracer.StateRunning:
-		r.walker.path.Segments, r.lo = r.walker.path.Segments[:0], b
-		r.running(id, a, b, -1)
-		for i := len(r.walker.path.Segments) - 1; i >= 0; i-- {
-			s := &r.walker.path.Segments[i]
-			if row = r.rowOf(s); row == r.g.other {
-				row = rowInherit
-			}
-			c.pieces = append(c.pieces, piece{s.End, row})
-		}
-		return
-	case tracer.StateRunnable:
-		seg := r.runnable(id, iv, a, b, -1)
-		row = r.rowBeside(&seg)
-	case tracer.StateBlocked:
-		row = c.row
+	if r.marks.during(id, a, b) {
+		row = rowUnnamed
 	}
 	c.pieces = append(c.pieces, piece{b, row})
+}
+
+// name puts a node in the graph that is not on the path: by the same rules, it
+// may be of several stages one after the other.
+func (r *replayer) name(n node) {
+	end := r.begin + n.at
+	begin := end - n.len
+	iv := r.tl.before(n.task, end)
+	switch {
+	case iv == nil:
+		n.row = rowFixed
+	case iv.state == tracer.StateRunning && n.len > 0:
+		r.walker.path.Segments, r.lo = r.walker.path.Segments[:0], end
+		r.running(n.task, begin, end, -1)
+		for i := len(r.walker.path.Segments) - 1; i >= 0; i-- {
+			s := &r.walker.path.Segments[i]
+			n.prev = r.g.add(node{at: s.End - r.begin, len: s.End - s.Begin, prev: n.prev, from: noNode, row: r.orInherit(r.rowOf(s))})
+		}
+		return
+	case iv.state == tracer.StateRunnable:
+		seg := r.runnable(n.task, iv, begin, end, -1)
+		n.row = r.rowBeside(&seg)
+	case iv.state == tracer.StateBlocked:
+		seg := r.sleep(n.task, iv, end)
+		n.row = r.rowBeside(&seg)
+	default:
+		n.row = rowFixed
+	}
+	r.g.add(n)
 }

@@ -7,11 +7,13 @@ import (
 
 // clock is how far the graph has come with one task.
 type clock struct {
+	id      tracer.TaskID
 	scope   tracer.Time // when it has to do with the operation for the first time
 	started bool
 	still   bool        // it sleeps until another task ends that: time passes by itself
 	timed   bool        // it sleeps until a timer of its own ends
 	slept   int32       // the node at which its sleep began; noNode: it is awake
+	rest    stretch     // its sleeps that timers of its own ended, while nobody has asked what it did since
 	away    bool        // it does something that the operation has nothing to do with
 	iv      int32       // the interval of its timeline that it is in; -1: none yet
 	node    int32       // its last node
@@ -59,8 +61,8 @@ func (a *traceAnalysis) dependencies(op *Operation, m *marks, p pair) *graph {
 	r.enterUntil(next, op.End)
 	r.dead.atEnd(r)
 	at := r.reach(op.Root, op.End)
-	r.g.end = r.later(at, op.End, r.clocks[op.Root].row) // it may be asleep
-	r.g.complete()
+	r.g.end = r.later(at, op.End, op.Root, r.clocks[op.Root].row) // it may be asleep
+	r.g.complete(r.name)
 	return &r.g
 }
 
@@ -69,7 +71,7 @@ func (r *replayer) scopes() {
 	note := func(id tracer.TaskID, at tracer.Time) *clock {
 		c := r.clocks[id]
 		if c == nil {
-			c = &clock{scope: at, node: noNode, slept: noNode, waking: -1, waker: noNode, iv: -1, row: rowFixed}
+			c = &clock{id: id, scope: at, node: noNode, slept: noNode, waking: -1, waker: noNode, iv: -1, row: rowFixed}
 			r.clocks[id] = c
 		}
 		c.scope = min(c.scope, at)
@@ -130,31 +132,40 @@ func (r *replayer) made(i int32, id, by tracer.TaskID, at tracer.Time) {
 	}
 	c := r.clocks[id]
 	if c.started { // a waking that came too early for its sleep is used up before
-		r.reach(id, at-1)
+		r.present(id, at-1)
 	}
 	waker := r.reach(by, at)
 	c.waking, c.waker = i, waker
-	r.reach(id, at)
+	r.present(id, at)
 }
 
 // reach gives the node of a task at the present: what it did last. noNode: it
 // is a stranger, as yet.
 func (r *replayer) reach(id tracer.TaskID, t tracer.Time) int32 {
-	if id <= 0 || r.clocks[id] == nil {
+	if !r.present(id, t) {
 		return noNode
+	}
+	c := r.clocks[id]
+	if c.rest.to != 0 {
+		r.relieve(c, t)
+	}
+	return c.node
+}
+
+// present brings the clock of a task to t; false if it is a stranger then.
+func (r *replayer) present(id tracer.TaskID, t tracer.Time) bool {
+	if id <= 0 || r.clocks[id] == nil {
+		return false
 	}
 	c := r.clocks[id]
 	if !c.started {
 		if c.scope > t {
-			return noNode
+			return false
 		}
 		r.start(id, c)
 	}
 	r.advance(id, c, t)
-	if c.away && id != r.root {
-		return noNode
-	}
-	return c.node
+	return !c.away || id == r.root
 }
 
 // advance brings a task to the present.
@@ -168,10 +179,10 @@ func (r *replayer) advance(id tracer.TaskID, c *clock, t tracer.Time) {
 	r.pass(c, t)
 }
 
-// later gives a node at t that comes after n; n itself if it is there.
-func (r *replayer) later(n int32, t tracer.Time, row int16) int32 {
+// later gives a node of a task at t that comes after n; n itself if it is there.
+func (r *replayer) later(n int32, t tracer.Time, id tracer.TaskID, row int16) int32 {
 	if d := t - r.begin - r.g.nodes[n].at; d > 0 {
-		return r.g.add(node{at: t - r.begin, len: d, prev: n, from: noNode, row: row})
+		return r.g.add(node{at: t - r.begin, len: d, prev: n, from: noNode, task: id, row: row})
 	}
 	return n
 }
@@ -202,20 +213,23 @@ func runs(iv *interval) bool {
 // turn brings a task into the next interval of its timeline.
 func (r *replayer) turn(id tracer.TaskID, c *clock, iv *interval) {
 	if c.timed && id != r.root {
-		r.relieve(id, c, iv)
+		if c.rest.to == 0 {
+			c.rest.from = r.tl.iv.of(id)[c.iv-1].start
+		}
+		c.rest.to = iv.start
 	}
 	if iv.wake >= 0 && runs(iv) {
 		e := &r.tr.Events[iv.wake]
-		n := node{at: iv.start - r.begin, prev: c.node, from: noNode, row: c.row}
+		n := node{at: iv.start - r.begin, prev: c.node, from: noNode, task: id, row: c.row}
 		if c.waking == iv.wake {
 			n.from = c.waker
 		}
 		switch {
 		case e.Kind == tracer.KindFork, e.Kind == tracer.KindExec, c.node == noNode, c.away && id != r.root && n.from != noNode:
-			n.prev, n.row = noNode, rowFixed
+			n.prev, n.row, c.rest = noNode, rowFixed, stretch{}
 			c.node = r.g.add(n)
 		case c.still && n.from == noNode:
-			c.node = r.later(c.node, iv.start, c.row)
+			c.node = r.later(c.node, iv.start, id, c.row)
 		case c.still, n.from != noNode && e.Time < iv.start && r.causes(id, e): // woken on its way to sleep
 			c.node = r.g.add(n)
 		}
@@ -224,17 +238,21 @@ func (r *replayer) turn(id tracer.TaskID, c *clock, iv *interval) {
 }
 
 // relieve lets a thread whose own timer ended its sleep go on with the work of
-// a sibling: see walker.sibling.
-func (r *replayer) relieve(id tracer.TaskID, c *clock, iv *interval) {
-	sleep := r.tl.iv.of(id)[c.iv-1].start
-	if sib, _ := r.sibling(id, sleep, iv.start); sib > 0 {
-		n := r.reach(sib, iv.start)
-		if s := r.clocks[sib]; s != nil && s.slept != noNode {
-			n = s.slept
-		}
-		if n != noNode {
-			c.node = r.later(n, iv.start, c.row)
-		}
+// a sibling: see walker.sibling. Monitors wake often and do little, so it is
+// looked for when somebody depends on what the thread did.
+func (r *replayer) relieve(c *clock, t tracer.Time) {
+	rest := c.rest
+	c.rest = stretch{}
+	sib, _ := r.sibling(c.id, rest.from, rest.to)
+	if sib <= 0 {
+		return
+	}
+	n := r.reach(sib, t)
+	if s := r.clocks[sib]; s != nil && s.slept != noNode {
+		n = s.slept
+	}
+	if n != noNode {
+		c.node = r.later(r.later(n, rest.to, c.id, rowUnnamed), t, c.id, rowUnnamed)
 	}
 }
 
@@ -260,7 +278,7 @@ func (r *replayer) pass(c *clock, t tracer.Time) {
 			return
 		}
 		if end > c.at {
-			c.node = r.g.add(node{at: end - r.begin, len: end - c.at, prev: c.node, from: noNode, row: row})
+			c.node = r.g.add(node{at: end - r.begin, len: end - c.at, prev: c.node, from: noNode, task: c.id, row: row})
 			c.at = end
 		}
 	}
@@ -284,7 +302,7 @@ func (r *replayer) enterUntil(next int, t tracer.Time) int {
 // that was not seen, and a stranger is one who is waited for.
 func (r *replayer) enter(i int) {
 	s := &r.path.Segments[i]
-	r.reach(s.Task, s.Begin)
+	r.present(s.Task, s.Begin)
 	var last *Segment
 	before, length, row := noNode, tracer.Time(0), rowFixed
 	if i > 0 {
@@ -303,7 +321,7 @@ func (r *replayer) enter(i int) {
 		return
 	}
 	r.clocks[s.Task].node = r.g.add(node{at: s.Begin - r.begin, len: length, prev: before, from: noNode, row: row})
-	r.clocks[s.Task].away = false
+	r.clocks[s.Task].away, r.clocks[s.Task].rest = false, stretch{}
 }
 
 // known tells that the graph says where a task that the path comes to got its
