@@ -216,6 +216,7 @@ func TestWrapLine(t *testing.T) {
 		{"name  what it is in a few more words", "name  what it is in\n      a few more\n      words\n"},
 		{"  no column of its own in this line", "  no column of\n      its own in\n      this line\n"},
 		{"a column that begins so late  that it has no room", "a column that\n    begins so late\n    that it has no\n    room\n"},
+		{"name  first column  what it is in words", "name  first column\n      what it is in\n      words\n"},
 		{"", "\n"},
 	} {
 		if got := wrapLine(c.in, 20); got != c.want {

@@ -9,7 +9,7 @@ import (
 )
 
 // wrapper breaks lines that are longer than a terminal is wide; what is broken
-// off goes under the line's last column. It holds back a line until it is whole.
+// off goes under a column of the line. It holds back a line until it is whole.
 type wrapper struct {
 	w     io.Writer
 	width int // 0: nothing is broken
@@ -36,16 +36,17 @@ func (w *wrapper) Write(p []byte) (int, error) {
 	}
 }
 
-// wrapLine gives a line, or several, with their ends. The last column begins
-// after the last gap of two spaces, if that leaves it half of the width.
+// wrapLine gives a line, or several, with their ends. A column begins after a
+// gap of two spaces; the last one that has a third of the width left is wrapped,
+// with what comes after it.
 func wrapLine(line string, width int) string {
 	if reports.Fit(line, width) == line {
 		return line + "\n"
 	}
 	start := len(line) - len(strings.TrimLeft(line, " "))
 	under := start + 4
-	if i := strings.LastIndex(line, "  ") + 2; i > start && i <= width/2 {
-		start, under = i, i
+	if i := strings.LastIndex(line[:min(width*2/3, len(line))], "  "); i > start {
+		start, under = i+2, i+2
 	}
 	parts := reports.Wrap(line[start:], width-under)
 	return line[:start] + strings.Join(parts, "\n"+strings.Repeat(" ", under)) + "\n"
