@@ -95,28 +95,25 @@ func plusInterval(u timeUnit, p *analysis.Part, dots string) string {
 }
 
 // makes says which stages make a difference: those that changed surely, the
-// largest first, up to most of the change. "" when none did.
+// largest first. "" when none did.
 func makes(c *analysis.TargetComparison) string {
-	if c.Traced.Part == nil || c.Traced.Part.DifferenceNs == 0 {
-		return ""
-	}
-	total := float64(c.Traced.Part.DifferenceNs)
+	const most = 6
 	var parts []string
-	var explained float64
+	var sum int64
 	for i := range c.Stages {
 		d := &c.Stages[i]
-		share := float64(d.Part.DifferenceNs) / total
-		if !d.Significant || share < 0.03 || len(parts) == 6 || explained > 0.9 {
+		if !d.Significant || !worthShowing(d, c.Traced.Part) || len(parts) == most {
 			continue
 		}
-		explained += share
-		parts = append(parts, fmt.Sprintf("%s %s", d.Name, plus(duration(float64(d.Part.DifferenceNs)))))
+		sum += d.Part.DifferenceNs
+		parts = append(parts, fmt.Sprintf("%s (%s)", d.Name, plus(duration(float64(d.Part.DifferenceNs)))))
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("the traced difference of %s is made by %s: %s of it", plus(duration(total)), strings.Join(parts, ", "), percent(explained))
-	if explained < 0.9 {
+	total := float64(c.Traced.Part.DifferenceNs)
+	text := fmt.Sprintf("of the traced difference of %s, %s come from %s", plus(duration(total)), plus(duration(float64(sum))), strings.Join(parts, ", "))
+	if math.Abs(total-float64(sum)) > 0.1*math.Abs(total) {
 		text += "; what else differs may be chance"
 	}
 	return text

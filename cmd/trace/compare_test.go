@@ -64,7 +64,7 @@ func TestCompareGate(t *testing.T) {
 	}{
 		{"no gate", []string{base, slower}, 0, "slower", ""},
 		{"itself", []string{base, base, "--gate", "0%"}, 0, "no change shown", ""},
-		{"total over", []string{base, slower, "--gate", "5%"}, 1, "made by b", "total of t grew by"},
+		{"total over", []string{base, slower, "--gate", "5%"}, 1, "come from b", "total of t grew by"},
 		{"total under", []string{base, slower, "--gate", "50%"}, 0, "", ""},
 		{"a stage over", []string{base, slower, "--gate", "total=50%,b=10%"}, 1, "", "b of t grew by"},
 		{"another stage", []string{base, slower, "--gate", "a=10%"}, 0, "", ""},

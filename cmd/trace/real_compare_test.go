@@ -43,7 +43,7 @@ func (r *realRun) checkNetworkDifference(t *testing.T, res *analysis.Result, bas
 	text := r.stdout.String()
 	heading := next + " against " + base + ": "
 	_, block, ok := strings.Cut(text, heading)
-	if !ok || !strings.Contains(block, "is made by") {
+	if !ok || !strings.Contains(block, " come from ") {
 		t.Errorf("the table does not say what makes the difference of %s:\n%s", heading, text)
 	}
 	block, _, _ = strings.Cut(block, "\n\n  off")
