@@ -42,13 +42,17 @@ static __always_inline bool ends_of(struct sock *sk, u16 family, u64 *own, u64 *
 	u16 port;
 
 	if (family == AF_UNIX) {
-		struct scratch *b = scratch(SLOT_TASK);
+		struct unix_sock *u = bpf_skc_to_unix_sock(sk);
+		struct sock *other;
 
-		if (!b)
+		if (!u)
 			return false;
-		*own = address(b, sk);
-		*peer = (u64)BPF_CORE_READ((struct unix_sock *)sk, peer);
-		return *peer;
+		other = u->peer;
+		if (!other)
+			return false;
+		*own = bpf_get_socket_cookie(sk);
+		*peer = bpf_get_socket_cookie(other);
+		return true;
 	}
 	if (family != AF_INET && family != AF_INET6)
 		return false;

@@ -73,7 +73,11 @@ func truthPrograms() []truthProgram {
 			{what: "grace period", label: "barrier", measure: truthBlocked, state: blocked, wait: "rcu.*"}}},
 		{name: "netns", what: "a network namespace going away", run: truthNetns, expect: []truthExpectation{
 			{what: "clean-up", label: "gone", measure: truthBlocked, who: truthAnyone, stage: "netns.cleanup"}}},
+		{name: "queueing", what: "a daemon of one thread, busy with a stranger", server: "daemon", stranger: "stranger", run: truthClient, expect: []truthExpectation{
+			{what: "queueing", label: "queued", who: truthAnyone, wait: "queueing"}, sleptFor("serve", "reply")}},
 		{name: "bystander", what: "pipe, beside a busy loop on every CPU", burners: true, run: truthPipe, expect: []truthExpectation{sleptFor("nap", "read")}},
+		{name: "daemon", run: truthDaemon},
+		{name: "stranger", run: truthStranger},
 		{name: "burner", run: truthBurner},
 		{name: "napper", run: truthNapper},
 	}
