@@ -14,29 +14,43 @@ import (
 
 // TestRealTruth holds what is recorded of the programs of the truth suite
 // against what they know of themselves; `make truth` prints the same as a table.
+// A machine that others share may be far off for a while, but not three times.
 func TestRealTruth(t *testing.T) {
 	requireRecording(t)
 	for _, p := range truthSuitePrograms() {
 		t.Run(p.name, func(t *testing.T) {
-			r, err := measureTruth(t.Context(), binary, &p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.skipped != "" {
-				t.Skip(r.skipped)
-			}
-			var table strings.Builder
-			w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-			r.rows(w)
-			if err := w.Flush(); err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("\n%s", table.String())
-			for _, text := range r.failures() {
-				t.Error(text)
+			for try := 1; ; try++ {
+				failures := truthFailures(t, &p)
+				if len(failures) == 0 {
+					return
+				}
+				if try == 3 {
+					t.Fatal(strings.Join(failures, "\n"))
+				}
+				t.Logf("try %d:\n%s", try, strings.Join(failures, "\n"))
 			}
 		})
 	}
+}
+
+// truthFailures measures a program once and says what is wrong with it.
+func truthFailures(t *testing.T, p *truthProgram) []string {
+	t.Helper()
+	r, err := measureTruth(t.Context(), binary, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.skipped != "" {
+		t.Skip(r.skipped)
+	}
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	r.rows(w)
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", table.String())
+	return r.failures()
 }
 
 // TestRealTwoAtOnce runs trace twice at the same time: neither sees the
