@@ -49,7 +49,9 @@ func complain(w io.Writer, err error) {
 	if errors.As(err, &silent) {
 		return
 	}
-	fmt.Fprintf(w, "trace: %s\n", printable(err.Error(), true))
+	// Lines after the first are moved in: one that a file name brings along is
+	// not taken for ours.
+	fmt.Fprintf(w, "trace: %s\n", strings.ReplaceAll(printable(err.Error(), true), "\n", "\n  "))
 	var usage usageError
 	if errors.As(err, &usage) {
 		fmt.Fprintln(w, "Run 'trace help' or 'trace COMMAND --help' for usage.")
