@@ -33,7 +33,7 @@ func writeComparisonJSON(w io.Writer, c *analysis.Comparison, _ *Input) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(append(text, '\n'))
+	_, err = w.Write(append(escapeJSON(text), '\n'))
 	return err
 }
 

@@ -232,7 +232,36 @@ func FuzzHostileNames(f *testing.F) {
 			check(t, text, plain[format.Name])
 		}
 		checkWidths(t, named(name))
+		checkComparisons(t, name)
 	})
+}
+
+// checkComparisons does the same for the formats of a comparison.
+func checkComparisons(t *testing.T, name string) {
+	write := func(f CompareFormat, name string, width int) []byte {
+		var b bytes.Buffer
+		if err := f.Write(&b, analysis.Compare(named(name).Result, named(name).Result), &Input{Width: width}); err != nil {
+			t.Fatalf("%s: %v", f.Name, err)
+		}
+		return b.Bytes()
+	}
+	for _, f := range CompareFormats() {
+		text := write(f, name, 0)
+		allVisible(t, "comparison as "+f.Name, string(text))
+		check := harmless[f.Name]
+		if check == nil {
+			t.Fatalf("nothing checks a comparison as %s", f.Name)
+		}
+		if name == "" || name == otherStage || name == unknownStage {
+			continue
+		}
+		check(t, text, write(f, "x", 0))
+		for l := range strings.Lines(string(write(f, name, 80))) {
+			if w := lipgloss.Width(strings.TrimSuffix(l, "\n")); f.Name == "table" && w > 80 {
+				t.Errorf("a line of a comparison has %d cells: %q", w, l)
+			}
+		}
+	}
 }
 
 // checkWidths fails when a line of a table is longer than the terminal is wide.
