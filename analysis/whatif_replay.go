@@ -135,6 +135,9 @@ func (r *replayer) made(i int32, id, by tracer.TaskID, at tracer.Time) {
 		r.present(id, at-1)
 	}
 	waker := r.reach(by, at)
+	if waker != noNode { // it may not have been seen running
+		waker = r.later(waker, at, by, rowFixed)
+	}
 	c.waking, c.waker = i, waker
 	r.present(id, at)
 }
@@ -227,6 +230,9 @@ func (r *replayer) turn(id tracer.TaskID, c *clock, iv *interval) {
 		switch {
 		case e.Kind == tracer.KindFork, e.Kind == tracer.KindExec, c.node == noNode, c.away && id != r.root && n.from != noNode:
 			n.prev, n.row, c.rest = noNode, rowFixed, stretch{}
+			if n.from != noNode && r.g.nodes[n.from].at < n.at { // it was woken on its way to sleep
+				n.prev, n.from, n.len = n.from, noNode, n.at-r.g.nodes[n.from].at
+			}
 			c.node = r.g.add(n)
 		case c.still && n.from == noNode:
 			c.node = r.later(c.node, iv.start, id, c.row)
@@ -304,7 +310,7 @@ func (r *replayer) enter(i int) {
 	s := &r.path.Segments[i]
 	r.present(s.Task, s.Begin)
 	var last *Segment
-	before, length, row := noNode, tracer.Time(0), rowFixed
+	before, row := noNode, rowFixed
 	if i > 0 {
 		last = &r.path.Segments[i-1]
 		before = r.reach(last.Task, s.Begin)
@@ -314,13 +320,16 @@ func (r *replayer) enter(i int) {
 		r.asked = before
 		return
 	case last != nil && last.Leaf == LeafQueueing:
-		before, length, row = r.asked, last.End-last.Begin, r.rowOf(last)
+		before, row = r.asked, r.rowOf(last)
 	case s.Task == r.root, s.Wait == r.waits.work && s.Leaf == LeafNone:
 		return
 	case r.known(s.Task, c, last):
 		return
 	}
-	r.clocks[s.Task].node = r.g.add(node{at: s.Begin - r.begin, len: length, prev: before, from: noNode, row: row})
+	if before == noNode {
+		before = r.g.add(node{at: s.Begin - r.begin, prev: noNode, from: noNode, row: rowFixed})
+	}
+	r.clocks[s.Task].node = r.later(before, s.Begin, s.Task, row)
 	r.clocks[s.Task].away, r.clocks[s.Task].rest = false, stretch{}
 }
 
