@@ -280,9 +280,7 @@ func (w *walker) sibling(th tracer.TaskID, a, hi tracer.Time) (tracer.TaskID, tr
 // selfWoken tells that what a task did up to the interval s began when a timer
 // of its own ended: it is a monitor, which nobody set to work.
 func (w *walker) selfWoken(id tracer.TaskID, s *interval) bool {
-	for s != nil && s.state != tracer.StateBlocked {
-		s = w.tl.before(id, s.start)
-	}
+	s = w.tl.lastSleep(id, s)
 	return s != nil && s.wake >= 0 && w.match.Wait(s.stack, s.sys, 0, s.flags) == w.waits.leaf[LeafTimer]
 }
 
@@ -299,27 +297,23 @@ func (w *walker) workItem(it *item, lo, hi tracer.Time, link int32, depth int) (
 		return it.task, lo, link
 	}
 	q := &w.tr.Events[it.queue]
-	from := max(q.Time, lo)
+	by, from := q, max(q.Time, lo)
 	if q.Ctx != tracer.CtxTask && q.Flags&tracer.FlagInline == 0 || q.Task <= 0 {
-		arm := w.armer(it.queue, it.task)
-		if arm == nil {
+		if by = w.armer(it.queue, it.task); by == nil {
 			w.emit(w.workDelay(it, lo, a, link, LeafInterrupt))
 			return it.task, lo, link
 		}
-		if from < a {
-			w.emit(w.workDelay(it, from, a, link, LeafNone))
-		}
-		delay := w.workDelay(it, max(arm.Time, lo), from, link, LeafTimer)
-		delay.State, delay.Wait = tracer.StateBlocked, w.waits.leaf[LeafTimer]
-		if delay.Begin < from {
-			w.emit(delay)
-		}
-		return arm.Task, delay.Begin, link
 	}
 	if from < a {
 		w.emit(w.workDelay(it, from, a, link, LeafNone))
 	}
-	return q.Task, from, link
+	armed := max(by.Time, lo)
+	if armed < from { // until its timer put it into the queue
+		delay := w.workDelay(it, armed, from, link, LeafTimer)
+		delay.State, delay.Wait = tracer.StateBlocked, w.waits.leaf[LeafTimer]
+		w.emit(delay)
+	}
+	return by.Task, armed, link
 }
 
 // armer is who armed the timer that woke th, or queued an item that th runs,

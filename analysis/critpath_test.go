@@ -95,22 +95,26 @@ func TestStories(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := strings.Join(analyse(t, string(text)), "")
-			golden := strings.TrimSuffix(f, ".trace") + ".path"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(want) {
-				t.Errorf("path is\n%s\nwant\n%s", got, want)
-			}
+			checkGolden(t, strings.TrimSuffix(f, ".trace")+".path", strings.Join(analyse(t, string(text)), ""))
 		})
+	}
+}
+
+// checkGolden holds a text against a golden file, or rewrites it with -update.
+func checkGolden(t *testing.T, name, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: it is\n%s\nwant\n%s", name, got, want)
 	}
 }
 

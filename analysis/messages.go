@@ -1,9 +1,6 @@
 package analysis
 
-import (
-	"stagetrace/analysis/stage"
-	"stagetrace/tracer"
-)
+import "stagetrace/tracer"
 
 // socketReads pairs what was read from sockets with what was sent on them. A
 // connection is a stream, or keeps its datagrams in order: what is read first
@@ -126,32 +123,36 @@ func (k *marker) taken(id tracer.TaskID, at tracer.Time, sent int32) {
 // for anything on its own socket (unix_write_space and sock_def_write_space).
 // It gives the event that then reads the message.
 func (a *traceAnalysis) takes(e *tracer.Event) (int32, bool) {
-	ev := a.tr.Events
-	i := a.msgs.reads.search(e.Task, func(n *int32) bool { return ev[*n].Time > e.Time })
-	if i == len(a.msgs.reads.of(e.Task)) || a.tr.Leader(e.Task) == a.tr.Leader(e.Peer) {
+	read, ok := a.firstAfter(&a.msgs.reads, e.Task, e.Time)
+	if !ok || a.tr.Leader(e.Task) == a.tr.Leader(e.Peer) {
 		return 0, false
 	}
-	read := a.msgs.reads.of(e.Task)[i]
-	r := &ev[read]
+	r := &a.tr.Events[read]
 	if s := a.tl.before(e.Task, r.Time); s == nil || s.state != tracer.StateRunning || s.start > e.Time {
 		return 0, false
 	}
-	k := a.msgs.sends.search(e.Task, func(n *int32) bool { return ev[*n].Time > e.Time })
-	if l := a.msgs.sends.of(e.Task); k < len(l) && ev[l[k]].Time < r.Time { // it was for what it sent
+	if sent, ok := a.firstAfter(&a.msgs.sends, e.Task, e.Time); ok && a.tr.Events[sent].Time < r.Time { // it was for what it sent
 		return 0, false
 	}
 	if sent, known := a.msgs.sent[read]; known {
-		return read, ev[sent].Time <= e.Time && a.tr.Leader(ev[sent].Task) == a.tr.Leader(e.Peer)
+		s := &a.tr.Events[sent]
+		return read, s.Time <= e.Time && a.tr.Leader(s.Task) == a.tr.Leader(e.Peer)
 	}
 	return read, true
 }
 
+// firstAfter is the first event of a task's list that is later than t.
+func (a *traceAnalysis) firstAfter(list *table[int32], id tracer.TaskID, t tracer.Time) (int32, bool) {
+	i := list.search(id, func(n *int32) bool { return a.tr.Events[*n].Time > t })
+	if l := list.of(id); i < len(l) {
+		return l[i], true
+	}
+	return 0, false
+}
+
 // wokenBefore is the wake that ended a task's last sleep before t.
 func (a *traceAnalysis) wokenBefore(id tracer.TaskID, t tracer.Time) *tracer.Event {
-	s := a.tl.before(id, t)
-	for s != nil && s.state != tracer.StateBlocked {
-		s = a.tl.before(id, s.start)
-	}
+	s := a.tl.lastSleep(id, a.tl.before(id, t))
 	if s == nil || s.wake < 0 {
 		return nil
 	}
@@ -171,17 +172,16 @@ func (a *traceAnalysis) delivers(w *tracer.Event) bool {
 // task then read, and who of this machine sent it. Nil: it came from outside,
 // or sockets are not recorded here.
 func (a *traceAnalysis) sender(th tracer.TaskID, w *tracer.Event) *tracer.Event {
-	i := a.msgs.reads.search(th, func(n *int32) bool { return a.tr.Events[*n].Time > w.Time })
-	reads := a.msgs.reads.of(th)
-	if i == len(reads) {
+	read, ok := a.firstAfter(&a.msgs.reads, th, w.Time)
+	if !ok {
 		return nil
 	}
-	sent, ok := a.msgs.sent[reads[i]]
+	sent, ok := a.msgs.sent[read]
 	if !ok {
 		return nil
 	}
 	s := &a.tr.Events[sent]
-	if r := a.wokenBefore(th, a.tr.Events[reads[i]].Time); r != w || s.Task <= 0 || s.Task == th || s.Time > w.Time {
+	if a.wokenBefore(th, a.tr.Events[read].Time) != w || s.Task <= 0 || s.Task == th || s.Time > w.Time {
 		return nil
 	}
 	return s
@@ -193,7 +193,7 @@ func (w *walker) queued(th tracer.TaskID, request int32, lo, hi tracer.Time, lin
 	s := &w.tr.Events[request]
 	from := max(min(s.Time, hi), lo)
 	if from < hi {
-		seg := Segment{Begin: from, End: hi, Task: th, By: th, Link: link, State: tracer.StateBlocked, Leaf: LeafQueueing, Wait: w.waits.leaf[LeafQueueing], Stage: stage.NoStage}
+		seg := Segment{Begin: from, End: hi, Task: th, By: th, Link: link, State: tracer.StateBlocked, Leaf: LeafQueueing, Wait: w.waits.leaf[LeafQueueing]}
 		if link >= 0 { // it is the waiter's time, not the server's
 			seg.Task, seg.Stack = w.path.Links[link].Waiter, w.path.Links[link].Stack
 		}

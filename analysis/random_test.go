@@ -305,23 +305,27 @@ func bigWorld(n int) *tracer.Trace {
 	return w.finish()
 }
 
+// perEvent is how long the analysis of a trace takes in ns an event: the median
+// of five.
+func perEvent(t *testing.T, set *stage.Set, opt Options, tr *tracer.Trace) float64 {
+	t.Helper()
+	var took []float64
+	for range 5 {
+		begin := time.Now()
+		if err := New(set, opt).Add(tr, nil); err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, float64(time.Since(begin))/float64(len(tr.Events)))
+	}
+	return stats.Median(took)
+}
+
 // TestLinear: eight times the events take about eight times as long; were any
 // part quadratic, it would be sixty-four times.
 func TestLinear(t *testing.T) {
 	set := linuxSet(t)
-	perEvent := func(tr *tracer.Trace) float64 {
-		var took []float64
-		for range 5 {
-			begin := time.Now()
-			if err := New(set, Options{Settle: 1}).Add(tr, nil); err != nil {
-				t.Fatal(err)
-			}
-			took = append(took, float64(time.Since(begin))/float64(len(tr.Events)))
-		}
-		return stats.Median(took)
-	}
 	small, large := bigWorld(50_000), bigWorld(400_000)
-	a, b := perEvent(small), perEvent(large)
+	a, b := perEvent(t, set, Options{Settle: 1}, small), perEvent(t, set, Options{Settle: 1}, large)
 	t.Logf("an event takes %.0f ns among %d, %.0f ns among %d", a, len(small.Events), b, len(large.Events))
 	if b > 4*a {
 		t.Errorf("%.1f times as long per event", b/a)

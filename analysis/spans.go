@@ -148,8 +148,10 @@ func (x *index) fill(m *stage.Matcher) {
 			switch e.Class {
 			case tracer.ClassWork:
 				queued[e.Flow] = int32(i)
-				if by, ok := timerOfWork(armed, e); ok && e.Ctx != tracer.CtxTask {
-					x.armers[int32(i)] = by
+				if e.Ctx != tracer.CtxTask {
+					if by, ok := timerOfWork(armed, e); ok {
+						x.armers[int32(i)] = by
+					}
 				}
 			case tracer.ClassTimer:
 				armed[e.Flow] = int32(i)

@@ -256,6 +256,15 @@ func (tl *timeline) before(id tracer.TaskID, t tracer.Time) *interval {
 	return &tl.iv.of(id)[i-1]
 }
 
+// lastSleep finds the sleep that an interval of a task comes after, or is. Nil:
+// none was seen.
+func (tl *timeline) lastSleep(id tracer.TaskID, s *interval) *interval {
+	for s != nil && s.state != tracer.StateBlocked {
+		s = tl.before(id, s.start)
+	}
+	return s
+}
+
 // running adds up how long a task was on a CPU in [a, b).
 func (tl *timeline) running(id tracer.TaskID, a, b tracer.Time) (sum tracer.Time) {
 	tl.each(id, a, b, func(iv *interval, s, e tracer.Time) {

@@ -6,12 +6,10 @@ import (
 	"math"
 	"slices"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
 	"stagetrace/analysis/stage"
-	"stagetrace/analysis/stats"
 	"stagetrace/tracer"
 )
 
@@ -140,19 +138,8 @@ func TestWhatIfTwice(t *testing.T) {
 // TestWhatIfLinear: eight times the events take about eight times as long.
 func TestWhatIfLinear(t *testing.T) {
 	set := linuxSet(t)
-	perEvent := func(tr *tracer.Trace) float64 {
-		var took []float64
-		for range 3 {
-			begin := time.Now()
-			if err := New(set, Options{Settle: 1, WhatIf: true}).Add(tr, nil); err != nil {
-				t.Fatal(err)
-			}
-			took = append(took, float64(time.Since(begin))/float64(len(tr.Events)))
-		}
-		return stats.Median(took)
-	}
-	small, large := bigWorld(50_000), bigWorld(400_000)
-	if a, b := perEvent(small), perEvent(large); b > 4*a {
+	small, large, opt := bigWorld(50_000), bigWorld(400_000), Options{Settle: 1, WhatIf: true}
+	if a, b := perEvent(t, set, opt, small), perEvent(t, set, opt, large); b > 4*a {
 		t.Errorf("an event takes %.0f ns among %d, %.0f ns among %d", a, len(small.Events), b, len(large.Events))
 	}
 }

@@ -33,7 +33,6 @@ type clock struct {
 type replayer struct {
 	walker // to name what is not on the path
 	path   *Path
-	root   tracer.TaskID
 	begin  tracer.Time
 	end    tracer.Time
 	clocks []*clock        // per task
@@ -45,7 +44,7 @@ type replayer struct {
 
 // dependencies makes the graph of an operation whose path is known.
 func (a *traceAnalysis) dependencies(op *Operation, m *marks, p pair) *graph {
-	r := &replayer{walker: walker{traceAnalysis: a, marks: m}, path: &op.Path, root: op.Root, begin: op.Begin, end: op.End,
+	r := &replayer{walker: walker{traceAnalysis: a, marks: m, root: op.Root}, path: &op.Path, begin: op.Begin, end: op.End,
 		clocks: make([]*clock, len(a.tr.Tasks)), sent: map[int32]int32{}}
 	r.dead = newReaper(a)
 	n := len(a.set.Stages)

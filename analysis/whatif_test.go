@@ -51,20 +51,3 @@ func TestReplayOfStories(t *testing.T) {
 		})
 	}
 }
-
-func checkGolden(t *testing.T, name, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: it is\n%s\nwant\n%s", name, got, want)
-	}
-}
