@@ -116,7 +116,7 @@ func (w *walker) blocked(th tracer.TaskID, s *interval, a, hi tracer.Time, root 
 		return th, a, link, root
 	}
 	down := w.link(link, th, s, seg)
-	if root || w.marks.at(th, s.start) {
+	if root || w.marks.at(th, s.start) && !w.idled(th, s, to) {
 		w.walk(to, a, hi, false, down, depth+1)
 		return th, a, link, root
 	}
@@ -277,11 +277,38 @@ func (w *walker) sibling(th tracer.TaskID, a, hi tracer.Time) (tracer.TaskID, tr
 	return best, at
 }
 
+// lookAround is how long an idle thread may look for work, and find none:
+// runtimes let it spin for some tens of microseconds.
+const lookAround = 200_000
+
+// idled tells that a thread whose sleep s a sibling ended had nothing to do
+// before: a monitor, or an idle thread that a monitor had woken, looked around.
+// Its past says nothing about the operation, its waker's does.
+func (w *walker) idled(th tracer.TaskID, s *interval, by tracer.TaskID) bool {
+	if w.tr.Leader(th) != w.tr.Leader(by) {
+		return false
+	}
+	z := w.tl.lastSleep(th, w.tl.before(th, s.start))
+	if z == nil || z.wake < 0 {
+		return false
+	}
+	e := &w.tr.Events[z.wake]
+	if w.tl.running(th, e.Time, s.start) > lookAround {
+		return false
+	}
+	return w.ownTimer(z) || e.Ctx == tracer.CtxTask && w.tr.Leader(e.Task) == w.tr.Leader(th) && w.selfWoken(e.Task, w.tl.before(e.Task, e.Time))
+}
+
 // selfWoken tells that what a task did up to the interval s began when a timer
 // of its own ended: it is a monitor, which nobody set to work.
 func (w *walker) selfWoken(id tracer.TaskID, s *interval) bool {
 	s = w.tl.lastSleep(id, s)
-	return s != nil && s.wake >= 0 && w.match.Wait(s.stack, s.sys, 0, s.flags) == w.waits.leaf[LeafTimer]
+	return s != nil && w.ownTimer(s)
+}
+
+// ownTimer tells that a timer of the sleeper's own ended a sleep.
+func (w *walker) ownTimer(s *interval) bool {
+	return s.wake >= 0 && w.match.Wait(s.stack, s.sys, 0, s.flags) == w.waits.leaf[LeafTimer]
 }
 
 // workItem covers [.., hi) of a worker that runs an item: the item's own time

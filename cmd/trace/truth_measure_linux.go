@@ -138,7 +138,7 @@ func (m *truthMeasuring) measure(ctx context.Context) (*truthResult, error) {
 	}
 	m.result.found = make([]truthFound, len(m.program.expect))
 	for i := range m.program.expect {
-		m.result.found[i].expect = &m.program.expect[i]
+		m.result.found[i] = truthFound{expect: &m.program.expect[i], instead: map[string]tracer.Time{}}
 	}
 	set, err := loadStages(stages, []string{"linux"})
 	if err != nil {
@@ -184,15 +184,16 @@ func (m *truthMeasuring) operation(op *analysis.Operation) {
 	m.result.operations++
 	for i := range m.result.found {
 		f := &m.result.found[i]
-		if truth, recorded, known := f.expect.hold(op, windows); known {
+		if truth, recorded, known := f.expect.hold(op, windows, f.instead); known {
 			f.truth, f.recorded = append(f.truth, truth), append(f.recorded, recorded)
 		}
 	}
 }
 
 // hold gives what is known of an operation and what its path says; known is
-// false when its program did not say.
-func (e *truthExpectation) hold(op *analysis.Operation, windows []truthWindow) (truth, recorded tracer.Time, known bool) {
+// false when its program did not say. What the path has in the windows that is
+// not what is expected is added up in instead.
+func (e *truthExpectation) hold(op *analysis.Operation, windows []truthWindow, instead map[string]tracer.Time) (truth, recorded tracer.Time, known bool) {
 	waiter := pidOf(windows, e.waiter)
 	lo, hi := op.Begin, op.End
 	if e.within != "" {
@@ -215,8 +216,12 @@ func (e *truthExpectation) hold(op *analysis.Operation, windows []truthWindow) (
 		truth += e.known(w, end-begin)
 		for k := range op.Path.Segments {
 			s := &op.Path.Segments[k]
-			if d := min(s.End, end) - max(s.Begin, begin); d > 0 && e.matches(op, s, w.PID, waiter) {
+			switch d := min(s.End, end) - max(s.Begin, begin); {
+			case d <= 0:
+			case e.matches(op, s, w.PID, waiter):
 				recorded += d
+			default:
+				instead[segmentText(op, s)] += d
 			}
 		}
 	}
@@ -266,6 +271,20 @@ func (e *truthExpectation) matches(op *analysis.Operation, s *analysis.Segment, 
 		return false
 	}
 	return true
+}
+
+// segmentText says in words what a segment is: who, in what state, in which stage.
+func segmentText(op *analysis.Operation, s *analysis.Segment) string {
+	who := "nobody"
+	if s.Task > 0 {
+		t := &op.Trace.Tasks[s.Task]
+		who = fmt.Sprintf("%s %d/%d", t.Comm, t.PID, t.TID)
+	}
+	text := fmt.Sprintf("%s %s in %s", who, s.State, stageOf(op, s))
+	if s.Wait >= 0 && s.State != tracer.StateRunning {
+		text += " on " + op.Set.Waits[s.Wait].Name
+	}
+	return text
 }
 
 func like(pattern, name string) bool {

@@ -3,11 +3,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"stagetrace/tracer"
@@ -33,6 +36,7 @@ type truthFound struct {
 	expect   *truthExpectation
 	truth    []tracer.Time // by operation
 	recorded []tracer.Time
+	instead  map[string]tracer.Time // of all operations: what the path has in place of it
 }
 
 // truthTolerance is what two clocks, a process's own and the kernel's, may
@@ -59,6 +63,18 @@ func middle(v []tracer.Time) tracer.Time {
 	return slices.Sorted(slices.Values(v))[len(v)/2]
 }
 
+// others lists the most of what the path has instead.
+func (f *truthFound) others() string {
+	names := slices.SortedFunc(maps.Keys(f.instead), func(a, b string) int {
+		return cmp.Or(cmp.Compare(f.instead[b], f.instead[a]), cmp.Compare(a, b))
+	})
+	var texts []string
+	for _, n := range names[:min(len(names), 5)] {
+		texts = append(texts, n+" "+millis(f.instead[n]))
+	}
+	return strings.Join(texts, "; ")
+}
+
 func (f *truthFound) ok() bool {
 	off, _ := f.off()
 	return len(f.truth) > truthRuns/2 && max(off, -off) <= truthTolerance(middle(f.truth))
@@ -75,8 +91,8 @@ func (r *truthResult) failures() (texts []string) {
 	for i := range r.found {
 		if f := &r.found[i]; !f.ok() {
 			off, within := f.off()
-			texts = append(texts, fmt.Sprintf("%s: %d us off in the middle of %d operations, %d within: truth %v, recorded %v", f.expect.what,
-				off/1000, len(f.truth), within, f.truth, f.recorded))
+			texts = append(texts, fmt.Sprintf("%s: %d us off in the middle of %d operations, %d within: truth %v, recorded %v, instead of it %s", f.expect.what,
+				off/1000, len(f.truth), within, f.truth, f.recorded, f.others()))
 		}
 	}
 	return append(texts, r.blamed...)
