@@ -285,8 +285,12 @@ func truthThreadExec(r *truthRun) error {
 	go func() {
 		runtime.LockOSThread()
 		if err := r.here("before", func() error {
-			ts := unix.NsecToTimespec((10 * ms).Nanoseconds())
-			return unix.Nanosleep(&ts, nil)
+			left := unix.NsecToTimespec((10 * ms).Nanoseconds())
+			for {
+				if err := unix.Nanosleep(&left, &left); err != unix.EINTR { // the runtime signals its threads
+					return err
+				}
+			}
 		}); err != nil {
 			failed <- err
 			return
