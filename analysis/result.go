@@ -17,6 +17,7 @@ type Result struct {
 	Recording  RecordingFacts    `json:"recording"`
 	Operations []OperationResult `json:"operations"`
 	Untraced   []UntracedResult  `json:"untraced"`
+	Metrics    []MetricResult    `json:"metrics,omitempty"` // of operations, traced or not, that did not fail
 	Summary    []Summary         `json:"summary"`
 	Imported   []Imported        `json:"imported,omitempty"` // measured elsewhere, to stand beside Summary
 	Totals     Totals            `json:"totals"`
@@ -101,6 +102,16 @@ type UntracedResult struct {
 	First    bool   `json:"first,omitempty"`
 }
 
+// MetricResult is a figure of one operation beside its time: memory, bytes, a rate.
+type MetricResult struct {
+	Target string  `json:"target"`
+	Index  int     `json:"index"`
+	Name   string  `json:"name"`
+	Unit   string  `json:"unit"` // "B", "B/s", "ns", "1/s", "ratio"; "" a count
+	Value  float64 `json:"value"`
+	Traced bool    `json:"traced"`
+}
+
 // Distribution summarises n values; pointers are null where n is too small.
 type Distribution struct {
 	N      int      `json:"n"`
@@ -136,6 +147,16 @@ type Summary struct {
 	OffPath   []StageSummary `json:"off_path"`
 	Overhead  *Overhead      `json:"overhead"` // null when there is nothing to compare with
 	WhatIf    *WhatIf        `json:"what_if,omitempty"`
+
+	Metrics []MetricSummary `json:"metrics,omitempty"` // in the order in which the workload gives them
+}
+
+// MetricSummary is a figure of a target's operations beside their time.
+type MetricSummary struct {
+	Name   string       `json:"name"`
+	Unit   string       `json:"unit"`
+	Traced bool         `json:"traced"` // of traced operations, since no untraced one has it
+	Value  Distribution `json:"value"`
 }
 
 // StageSummary is one row of the table. Times are medians over operations

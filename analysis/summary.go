@@ -123,6 +123,7 @@ func (an *Analyzer) summarise(r *Result, target string) Summary {
 		s.Stages[i].OffPathNs = off[s.Stages[i].Name]
 	}
 	s.WhatIf = whatIfOf(ops, an.opt.Scenario)
+	s.Metrics = metricsOf(r, target)
 	return s
 }
 

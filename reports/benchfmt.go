@@ -45,6 +45,16 @@ func writeBenchfmt(w io.Writer, in *Input) error {
 			return err
 		}
 	}
+	for i := range r.Metrics {
+		m := &r.Metrics[i]
+		mode := "/mode=untraced"
+		if m.Traced {
+			mode = "/mode=traced"
+		}
+		if err := write("/target="+benchWord(m.Target)+mode+"/metric="+benchWord(m.Name), metricValue(m)); err != nil {
+			return err
+		}
+	}
 	stages := stagesOfTargets(r)
 	for i := range r.Operations {
 		op := &r.Operations[i]
@@ -67,6 +77,27 @@ func writeBenchfmt(w io.Writer, in *Input) error {
 
 func seconds(ns int64, unit string) benchfmt.Value {
 	return benchfmt.Value{Value: float64(ns) / 1e9, Unit: unit}
+}
+
+// metricValue is a metric in benchfmt's units: seconds, and a name for every unit.
+func metricValue(m *analysis.MetricResult) benchfmt.Value {
+	switch m.Unit {
+	case "ns":
+		return benchfmt.Value{Value: finite(m.Value) / 1e9, Unit: "sec"}
+	case "":
+		return benchfmt.Value{Value: finite(m.Value), Unit: "count"}
+	}
+	return benchfmt.Value{Value: finite(m.Value), Unit: benchUnit(m.Unit)}
+}
+
+// benchUnit is a unit without the bytes that would end it.
+func benchUnit(s string) string {
+	return strings.Map(func(c rune) rune {
+		if c <= ' ' || c >= 0x7f || c == '"' {
+			return '_'
+		}
+		return c
+	}, s)
 }
 
 func measures(op *analysis.OperationResult) bool {

@@ -16,11 +16,12 @@ import (
 // "if_free" and "if_half" (ns: how much shorter it would be if the stage took no
 // time, or half), "what_if" (a stage of the path in the scenario that was asked
 // for; ns of one operation's rows add up to the wall time it would have),
-// "untraced" (an operation measured with nothing attached, no stage) or "run"
+// "untraced" (an operation measured with nothing attached, no stage), "metric" (a
+// figure of an operation beside its time: its name for a stage, value, unit) or "run"
 // (the last row: whether anything failed, was lost or is missing in all of it).
 var csvHeader = []string{
 	"target", "operation", "kind", "stage", "ns", "running_ns", "runnable_ns", "blocked_ns", "cpu_ns", "after_end_ns", "count",
-	"top_wait", "top_wait_ns", "wall_ns", "units", "failed", "exit_code", "lost_events", "incomplete", "first",
+	"top_wait", "top_wait_ns", "wall_ns", "units", "failed", "exit_code", "lost_events", "incomplete", "first", "value", "unit",
 }
 
 func writeCSV(w io.Writer, in *Input) error {
@@ -36,11 +37,16 @@ func writeCSV(w io.Writer, in *Input) error {
 	for i := range r.Untraced {
 		u := &r.Untraced[i]
 		rows = append(rows, []string{cleanCSV(u.Target), strconv.Itoa(u.Index), "untraced", "", "", "", "", "", "", "", "", "", "",
-			integer(u.WallNs), "", strconv.FormatBool(u.Failed), strconv.Itoa(u.ExitCode), "0", "false", strconv.FormatBool(u.First)})
+			integer(u.WallNs), "", strconv.FormatBool(u.Failed), strconv.Itoa(u.ExitCode), "0", "false", strconv.FormatBool(u.First), "", ""})
+	}
+	for i := range r.Metrics {
+		m := &r.Metrics[i]
+		rows = append(rows, []string{cleanCSV(m.Target), strconv.Itoa(m.Index), "metric", cleanCSV(m.Name), "", "", "", "", "", "", "", "", "",
+			"", "", "", "", "", "", "", strconv.FormatFloat(finite(m.Value), 'g', -1, 64), cleanCSV(m.Unit)})
 	}
 	t := &r.Totals
 	rows = append(rows, []string{"", "", "run", "", "", "", "", "", "", "", "", "", "", "", "",
-		strconv.FormatBool(t.Failed > 0), strconv.Itoa(t.ExitCode), strconv.FormatUint(t.LostEvents, 10), strconv.FormatBool(t.Incomplete), ""})
+		strconv.FormatBool(t.Failed > 0), strconv.Itoa(t.ExitCode), strconv.FormatUint(t.LostEvents, 10), strconv.FormatBool(t.Incomplete), "", "", ""})
 	if err := out.WriteAll(rows); err != nil {
 		return err
 	}
@@ -49,7 +55,7 @@ func writeCSV(w io.Writer, in *Input) error {
 
 func operationRows(op *analysis.OperationResult) (rows [][]string) {
 	tail := []string{integer(op.WallNs), strconv.Itoa(op.Units), strconv.FormatBool(op.Failed), strconv.Itoa(op.ExitCode),
-		strconv.FormatUint(op.LostEvents, 10), strconv.FormatBool(op.Incomplete), strconv.FormatBool(op.First)}
+		strconv.FormatUint(op.LostEvents, 10), strconv.FormatBool(op.Incomplete), strconv.FormatBool(op.First), "", ""}
 	add := func(cells ...string) {
 		row := append([]string{cleanCSV(op.Target), strconv.Itoa(op.Index)}, cells...)
 		rows = append(rows, append(row, tail...))

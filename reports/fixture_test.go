@@ -163,6 +163,8 @@ func newFixture(n int) *fixture {
 			r.Operations = append(r.Operations, op.OperationResult)
 			index++
 			r.Untraced = append(r.Untraced, analysis.UntracedResult{Target: target, Index: index, WallNs: op.WallNs * 95 / 100})
+			r.Metrics = append(r.Metrics, analysis.MetricResult{Target: target, Index: index, Name: "peak memory", Unit: "B", Value: float64(5_000_000 + 1000*i)},
+				analysis.MetricResult{Target: target, Index: index - 1, Name: nastyThread, Unit: nastyLabel, Value: float64(i), Traced: true})
 		}
 		if n > 0 {
 			r.Summary = append(r.Summary, summarise(r, target))
@@ -219,6 +221,15 @@ func summarise(r *analysis.Result, target string) analysis.Summary {
 			{Name: "proc.exec", Free: analysis.Gain{Median: 150_000}, Half: analysis.Gain{Median: 75_000}}, {Name: "beside.path", Free: analysis.Gain{Median: 90_000}}},
 		Scenario: &analysis.ScenarioSummary{Text: "net.*=0.5,\x1b[2Jns.net=1", Wall: analysis.Gain{Median: 700_000}, Gain: analysis.Gain{Median: 300_000},
 			Stages: []analysis.ScenarioStageSummary{{Name: "net.link.move_ns", Before: 600_000, After: 300_000}, {Name: "ns.net", Before: 120_000, After: 400_000}}}}
+	for i, name := range []string{"peak memory", nastyThread} {
+		var values []float64
+		for _, m := range r.Metrics {
+			if m.Target == target && m.Name == name {
+				values = append(values, m.Value)
+			}
+		}
+		s.Metrics = append(s.Metrics, analysis.MetricSummary{Name: name, Unit: []string{"B", nastyLabel}[i], Traced: i == 1, Value: analysis.Distribution(stats.Describe(values))})
+	}
 	s.OffPath = []analysis.StageSummary{{Name: "netns.cleanup", Median: 500_000, CPUNs: 100, AfterEndNs: 490_000, Count: 1}}
 	return s
 }

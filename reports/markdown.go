@@ -78,6 +78,7 @@ func (m *markdownWriter) target(v *targetView) {
 	if v.N == 0 {
 		m.line("%s.", sentence(cleanMarkdown(noStages(v))))
 		m.line("")
+		m.metrics(v)
 		return
 	}
 	for _, l := range []string{ofTraced(v.Summary, " .. "), coldStart(v.Summary)} {
@@ -109,6 +110,7 @@ func (m *markdownWriter) target(v *targetView) {
 		m.line("")
 	}
 	m.offPath(v)
+	m.metrics(v)
 	m.line("Tracing: %s.", tracingCost(v.Summary, " .. "))
 	m.line("")
 }
@@ -124,6 +126,19 @@ func (m *markdownWriter) offPath(v *targetView) {
 	for i := range rows {
 		s := &rows[i]
 		m.row(cleanMarkdown(s.Name), htmlLess(u.cell(offPathNs(s))), htmlLess(u.cell(s.CPUNs)), htmlLess(u.cell(s.AfterEndNs)), count(s.Count))
+	}
+	m.line("")
+}
+
+func (m *markdownWriter) metrics(v *targetView) {
+	if len(v.Metrics) == 0 {
+		return
+	}
+	m.row("beside time", "median", "95 % interval", "n")
+	m.row(":--", "--:", ":-:", "--:")
+	for i := range v.Metrics {
+		s := &v.Metrics[i]
+		m.row(cleanMarkdown(s.Name), cleanMarkdown(quantity(s.Value.Median, s.Unit)), cleanMarkdown(metricInterval(s, " .. ")), count(float64(s.Value.N)))
 	}
 	m.line("")
 }

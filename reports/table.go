@@ -138,6 +138,7 @@ func (t *tableWriter) target(v *targetView) {
 	t.text(coldStart(v.Summary), t.warn, "  ", "  ")
 	if v.N == 0 {
 		t.text(Clean(noStages(v)), nil, "  ", "  ")
+		t.metrics(v)
 		return
 	}
 	t.b.WriteString("\n")
@@ -151,6 +152,7 @@ func (t *tableWriter) target(v *targetView) {
 		t.text(answer, nil, "  ", "    ")
 	}
 	t.offPath(v)
+	t.metrics(v)
 	t.b.WriteString("\n")
 	t.text("tracing: "+tracingCost(v.Summary, t.dots), t.dim, "  ", "    ")
 }
@@ -307,6 +309,22 @@ func (t *tableWriter) offPath(v *targetView) {
 	for i := range rows {
 		st := &rows[i]
 		g.lines = append(g.lines, line{cells: []string{Clean(st.Name), u.cell(offPathNs(st)), u.cell(st.CPUNs), u.cell(st.AfterEndNs), count(st.Count)}})
+	}
+	g.fitTo(t.width)
+	t.b.WriteString("\n")
+	g.write(&t.b, t.dim, t.dim)
+}
+
+// metrics is what is known of the operations beside their time.
+func (t *tableWriter) metrics(v *targetView) {
+	if len(v.Metrics) == 0 {
+		return
+	}
+	g := t.grid(column{head: "beside time", limit: max(8, min(32, t.width-44))}, column{head: "median", right: true, limit: 20},
+		column{head: "95 % interval", right: true, optional: true, limit: 42}, column{head: "n", right: true, optional: true})
+	for i := range v.Metrics {
+		m := &v.Metrics[i]
+		g.lines = append(g.lines, line{cells: []string{Clean(m.Name), Clean(quantity(m.Value.Median, m.Unit)), Clean(metricInterval(m, t.dots)), count(float64(m.Value.N))}})
 	}
 	g.fitTo(t.width)
 	t.b.WriteString("\n")

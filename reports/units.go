@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"stagetrace/analysis"
 	"stagetrace/analysis/stats"
 )
 
@@ -127,6 +128,49 @@ func percent(f float64) string {
 		return strconv.FormatFloat(f, 'f', 1, 64) + " %"
 	}
 	return strconv.FormatFloat(f, 'f', 0, 64) + " %"
+}
+
+// byteUnits are powers of 1024.
+var byteUnits = [...]string{"B", "KiB", "MiB", "GiB", "TiB"}
+
+func byteCount(v float64) string {
+	v = finite(v)
+	i := 0
+	for ; math.Abs(v) >= 1023.5 && i < len(byteUnits)-1; i++ {
+		v /= 1024
+	}
+	if i == 0 {
+		return count(v) + " B"
+	}
+	return digits(v) + " " + byteUnits[i]
+}
+
+// quantity prints a metric's value, which is in one of the units of
+// analysis.MetricResult, or in one that is printed as it came.
+func quantity(v float64, unit string) string {
+	switch unit {
+	case "B":
+		return byteCount(v)
+	case "B/s":
+		return byteCount(v) + "/s"
+	case "ns":
+		return duration(v)
+	case "1/s":
+		return digits(v) + "/s"
+	case "ratio":
+		return percent(v)
+	case "":
+		return count(v)
+	}
+	return digits(v) + " " + unit
+}
+
+// metricInterval prints the interval of a metric's median; "" when it has none.
+func metricInterval(m *analysis.MetricSummary, dots string) string {
+	if m.Value.Lo == nil || m.Value.Hi == nil {
+		return ""
+	}
+	return quantity(*m.Value.Lo, m.Unit) + dots + quantity(*m.Value.Hi, m.Unit)
 }
 
 func count(v float64) string {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -106,7 +107,7 @@ func TestDockerAPIWaitsBeforeItStarts(t *testing.T) {
 	f := &fakeDaemon{createStatus: http.StatusCreated, startStatus: http.StatusNoContent, waitBody: `{"StatusCode":7}`}
 	d := serveFake(t, f)
 	out, err := d.Do(context.Background(), 1)
-	if err != nil || out != (Outcome{Units: 1, ExitCode: 7}) {
+	if err != nil || !reflect.DeepEqual(out, Outcome{Units: 1, ExitCode: 7}) {
 		t.Errorf("%+v, %v", out, err)
 	}
 	if want := []string{"create", "wait removed", "start"}; !slices.Equal(f.calls, want) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -109,7 +110,7 @@ func TestDocker(t *testing.T) {
 				}
 				ref := d.image.ref
 				for op := 1; op <= 3; op++ {
-					if out := runOperation(t, d, op); out != (Outcome{Units: 1}) {
+					if out := runOperation(t, d, op); !reflect.DeepEqual(out, Outcome{Units: 1}) {
 						t.Errorf("operation %d: %+v", op, out)
 					}
 					assertNoContainers(t, c, d.owner)
@@ -151,7 +152,7 @@ func TestDockerExitCode(t *testing.T) {
 			if err := d.Setup(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			if out := runOperation(t, d, 1); out != (Outcome{Units: 1, ExitCode: int(code)}) {
+			if out := runOperation(t, d, 1); !reflect.DeepEqual(out, Outcome{Units: 1, ExitCode: int(code)}) {
 				t.Errorf("%s: %+v, want exit code %d", path, out, code)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
@@ -103,7 +104,7 @@ func TestRuncBridgeExitCode(t *testing.T) {
 	if err := r.Setup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if out := runOperation(t, r, 1); out != (Outcome{Units: 1, ExitCode: 7}) {
+	if out := runOperation(t, r, 1); !reflect.DeepEqual(out, Outcome{Units: 1, ExitCode: 7}) {
 		t.Errorf("%+v, want exit code 7", out)
 	}
 }
@@ -173,7 +174,7 @@ func TestRuncKilledWithALink(t *testing.T) {
 			t.Errorf("left: %v", left)
 		}
 	}
-	if out := runOperation(t, r, 100); out != (Outcome{Units: 1}) {
+	if out := runOperation(t, r, 100); !reflect.DeepEqual(out, Outcome{Units: 1}) {
 		t.Errorf("the next operation: %+v", out)
 	}
 }

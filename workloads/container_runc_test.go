@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,7 +102,7 @@ func testOCI(t *testing.T, name string) {
 				t.Fatal(err)
 			}
 			for op := 1; op <= 3; op++ {
-				if out := runOperation(t, r, op); out != (Outcome{Units: 1}) {
+				if out := runOperation(t, r, op); !reflect.DeepEqual(out, Outcome{Units: 1}) {
 					t.Errorf("operation %d: %+v", op, out)
 				}
 				left := cgroupsNamed(r.prefix() + "-*")
@@ -130,7 +131,7 @@ func testOCIExitCode(t *testing.T, name string) {
 			if err := r.Setup(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			if out := runOperation(t, r, 1); out != (Outcome{Units: 1, ExitCode: int(code)}) {
+			if out := runOperation(t, r, 1); !reflect.DeepEqual(out, Outcome{Units: 1, ExitCode: int(code)}) {
 				t.Errorf("%+v, want exit code %d", out, code)
 			}
 		})

@@ -72,9 +72,17 @@ type Instance interface {
 
 // Outcome is what one operation did.
 type Outcome struct {
+	Metrics  []Metric // what is known of it beside its time
 	Units    int
 	ExitCode int // 128+n when a signal ended it
 	Group    int // process group that the operation had to itself; 0: none
+}
+
+// Metric is a figure of an operation beside its time. Its Unit says what one is:
+// "B" and "B/s" bytes, "ns" time, "1/s" a rate, "ratio" a fraction, "" a count.
+type Metric struct {
+	Name, Unit string
+	Value      float64
 }
 
 // Op names one operation of a run.

@@ -59,7 +59,7 @@ func measureRun(ctx context.Context, o *runOptions, term *terminal) error {
 		m.progress.update(strings.TrimSpace(string(step.Phase)+" "+step.Target), step.Done, step.Total)
 	})
 	m.progress.clear()
-	m.untraced(results)
+	m.note(results)
 	m.leftovers(results)
 	return m.finish(ctx, len(results), err)
 }
@@ -147,11 +147,20 @@ func (m *measurement) writeFacts() error {
 	return m.writer.WriteMeta(runEntry, data)
 }
 
-// untraced notes the operations that were measured with nothing attached.
-func (m *measurement) untraced(results []workloads.Result) {
+// note keeps what the recording does not have of operations: how long those took
+// that were measured with nothing attached, and the metrics of all.
+func (m *measurement) note(results []workloads.Result) {
 	for i := range results {
 		r := &results[i]
-		if r.Traced || r.Warmup {
+		if r.Warmup {
+			continue
+		}
+		for _, v := range r.Metrics {
+			if r.Err == nil {
+				m.base.Metrics = append(m.base.Metrics, analysis.MetricResult{Target: r.Target, Index: r.Index, Name: v.Name, Unit: v.Unit, Value: v.Value, Traced: r.Traced})
+			}
+		}
+		if r.Traced {
 			continue
 		}
 		m.base.Untraced = append(m.base.Untraced, analysis.UntracedResult{Target: r.Target, Index: r.Index, WallNs: r.End - r.Begin,
