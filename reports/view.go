@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"stagetrace/analysis"
@@ -245,9 +246,33 @@ func losses(r *analysis.Result) []string {
 		out = append(out, fmt.Sprintf("Lost: %d events; of %[3]d traced operations %[2]s incomplete, and left out of the statistics where there are others.", r.Totals.LostEvents, verb(tainted), n))
 	}
 	if r.Totals.Failed > 0 {
-		out = append(out, fmt.Sprintf("Failed: %d of %d operations (last exit code %d).", r.Totals.Failed, n+len(r.Untraced), r.Totals.ExitCode))
+		out = append(out, fmt.Sprintf("Failed: %d of %d operations%s.", r.Totals.Failed, n+len(r.Untraced), failedCodes(r)))
 	}
 	return out
+}
+
+// failedCodes names the exit codes of failed operations that have one.
+func failedCodes(r *analysis.Result) string {
+	codes := map[int]bool{}
+	for i := range r.Operations {
+		codes[r.Operations[i].ExitCode] = true
+	}
+	for i := range r.Untraced {
+		codes[r.Untraced[i].ExitCode] = true
+	}
+	delete(codes, 0)
+	if len(codes) == 0 {
+		return ""
+	}
+	var texts []string
+	for _, c := range slices.Sorted(maps.Keys(codes)) {
+		texts = append(texts, strconv.Itoa(c))
+	}
+	const most = 5
+	if more := len(texts) - most; more > 0 {
+		texts = append(texts[:most], fmt.Sprintf("%d more", more))
+	}
+	return " (exit code " + strings.Join(texts, ", ") + ")"
 }
 
 // warningsWhere are the warnings that stand above the figures, or those below.
