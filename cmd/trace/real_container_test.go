@@ -67,6 +67,12 @@ func TestRealDocker(t *testing.T) {
 	t.Run("stages", func(t *testing.T) { checkContainerStages(t, ofTarget(res, "cli", "bridge")) })
 	t.Run("grace periods", func(t *testing.T) { checkGracePeriods(t, ofTarget(res, "cli", "bridge")) })
 	t.Run("bridge against none", func(t *testing.T) { r.checkNetworkDifference(t, res, "docker/cli/none", "docker/cli/bridge") })
+	t.Run("orders", func(t *testing.T) {
+		checkDearer(t, res, "docker/api/none", "docker/cli/none")
+		checkDearer(t, res, "docker/api/bridge", "docker/cli/bridge")
+		checkDearer(t, res, "docker/api/none", "docker/api/bridge")
+		checkDearer(t, res, "docker/cli/none", "docker/cli/bridge")
+	})
 	t.Run("itself", func(t *testing.T) { r.checkAgainstItself(t) })
 	t.Run("benchfmt", func(t *testing.T) { r.checkBenchfmt(t, res) })
 	t.Run("paths", func(t *testing.T) { r.checkPaths(t, "container") })
@@ -218,4 +224,18 @@ func checkFollowed(t *testing.T, op *analysis.Operation) (n int) {
 		}
 	}
 	return n
+}
+
+// checkDearer wants an order that holds on every machine: the dearer target is
+// never surely the cheaper one.
+func checkDearer(t *testing.T, res *analysis.Result, cheap, dear string) {
+	t.Helper()
+	c, ok := analysis.CompareTargets(res, cheap, dear)
+	if !ok {
+		t.Fatalf("%s and %s are not both in the result", cheap, dear)
+	}
+	t.Logf("%s against %s: %+.1f ms, %s", dear, cheap, c.Wall.Difference/1e6, c.Wall.Verdict)
+	if c.Wall.Significant && c.Wall.Difference < 0 {
+		t.Errorf("%s is the cheaper one", dear)
+	}
 }
