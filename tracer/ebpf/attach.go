@@ -64,7 +64,7 @@ func (k *links) attachSampler(prog *ebpf.Program, cpus []int, period time.Durati
 			if errors.Is(err, unix.ENODEV) {
 				continue // went offline
 			}
-			return fmt.Errorf("cpu-clock event on cpu %d: %w", cpu, err)
+			return fmt.Errorf("perf_event_open of a cpu-clock event on cpu %d: %w", cpu, err)
 		}
 		k.all = append(k.all, fdCloser(fd))
 		lk, err := link.AttachRawLink(link.RawLinkOptions{Target: fd, Program: prog, Attach: ebpf.AttachPerfEvent})

@@ -299,6 +299,7 @@ func sleepMin(d time.Duration) uint64 {
 func (s *session) drainMaps() {
 	if s.maps != nil {
 		s.maps.Drain(func(e MapEvent) { e.Feed(s.space) })
+		s.space.KeepPerfMaps(time.Now())
 	}
 }
 
@@ -470,6 +471,9 @@ func (s *session) Close() error {
 	}
 	if s.ring != nil {
 		errs = append(errs, s.ring.Close())
+	}
+	if s.space != nil {
+		s.space.Close()
 	}
 	if s.maps != nil {
 		errs = append(errs, s.maps.Close())

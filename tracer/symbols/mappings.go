@@ -24,6 +24,7 @@ type Mappings struct {
 	mu      sync.RWMutex
 	procs   map[int32][]*space // by From
 	strings map[string]string
+	jits    perfMaps
 }
 
 type space struct {
@@ -63,8 +64,11 @@ func (m *Mappings) Add(pid int32, at tracer.Time, start, end, fileOffset uint64,
 	if s == nil {
 		s = m.begin(pid, beginning)
 	}
-	m.insert(s, timedMapping{at, Mapping{Start: start, End: end, Offset: fileOffset,
-		Path: m.intern(path), BuildID: m.intern(buildID), Dev: dev, Inode: inode}})
+	mp := Mapping{Start: start, End: end, Offset: fileOffset, Path: m.intern(path), BuildID: m.intern(buildID), Dev: dev, Inode: inode}
+	m.insert(s, timedMapping{at, mp})
+	if mp.generated() {
+		m.jits.want(pid)
+	}
 }
 
 // Fork records that parent made the process child. A thread (child == parent)
@@ -147,6 +151,9 @@ func (m *Mappings) LoadProcess(pid int32, at tracer.Time) error {
 	for _, mp := range maps {
 		mp.Path = m.intern(mp.Path)
 		m.insert(s, timedMapping{s.from, mp})
+		if mp.generated() {
+			m.jits.want(pid)
+		}
 	}
 	return nil
 }
@@ -194,6 +201,7 @@ func (m *Mappings) Prune(before tracer.Time) {
 		}
 		m.procs[pid] = spaces
 	}
+	m.jits.forget(func(pid int32) bool { return m.procs[pid] != nil })
 }
 
 // flatten copies into s what it would have looked up in its parents, when one

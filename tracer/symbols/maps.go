@@ -95,6 +95,11 @@ func unescapeMaps(s string) string { return strings.ReplaceAll(s, `\012`, "\n") 
 
 const deletedSuffix = " (deleted)"
 
+// generated says whether the mapping's code was written by the process itself.
+func (m *Mapping) generated() bool {
+	return !m.fileBacked() && (!strings.HasPrefix(m.Path, "[") || strings.HasPrefix(m.Path, "[anon"))
+}
+
 // fileBacked says whether the mapping's code is in a file that may have
 // symbols. /memfd: files are in no file system, and what lies in them was
 // generated, as in anonymous memory.

@@ -185,13 +185,14 @@ func (r *Resolver) jit(pid int32, addr uint64) (string, bool) {
 		return "", false
 	}
 	f := openPerfMap(pid)
-	if f == nil {
+	if f != nil {
+		defer f.Close()
+	} else if f = r.maps.keptPerfMap(pid); f == nil {
 		if j == nil {
 			r.jits[pid] = nil
 		}
 		return "", false
 	}
-	defer f.Close()
 	if j == nil {
 		j = &jitFile{}
 		r.jits[pid] = j

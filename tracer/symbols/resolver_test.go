@@ -1,6 +1,7 @@
 package symbols
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"stagetrace/tracer"
 )
@@ -210,6 +212,44 @@ func TestResolveJIT(t *testing.T) {
 	}
 	if fn, object, _, _ := r.User(pid, 2, 0x720000); fn != "" || object != "[heap]" {
 		t.Errorf("%q in %q", fn, object)
+	}
+}
+
+// A perf map that its process removes at its end was opened before.
+func TestResolveJITOfTheDead(t *testing.T) {
+	needProc(t)
+	c := exec.Command("cat")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Skip(err)
+	}
+	pid := int32(c.Process.Pid)
+	m := NewMappings()
+	defer m.Close()
+	begin := time.Now()
+	m.Add(pid, 1, 0x700000, 0x710000, 0, "//anon", "", 0, 0)
+	m.KeepPerfMaps(begin) // nothing is there yet
+	path := fmt.Sprintf("/tmp/perf-%d.map", pid)
+	if err := os.WriteFile(path, []byte("700000 100 js one\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.KeepPerfMaps(begin.Add(firstLook))
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(in.Close(), c.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	if fn, object, _, _ := NewResolver(nil, m).User(pid, 2, 0x700010); fn != "js one" || object != ObjectJIT {
+		t.Errorf("%q in %q", fn, object)
+	}
+	m.Exit(pid, 3)
+	m.Prune(4)
+	if f := m.keptPerfMap(pid); f != nil {
+		t.Error("the map of a process that is gone is kept")
 	}
 }
 
