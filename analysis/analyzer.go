@@ -239,6 +239,7 @@ func (a *traceAnalysis) operation(p pair, opt Options) (op *Operation, m *marks,
 	op.OffPath = sumOffPath(a.set, op.Off, op.End)
 	op.LostEvents = a.tl.lostIn(op.Begin, op.End)
 	op.Incomplete = op.LostEvents > 0
+	op.Functions = a.functionCalls(p)
 	if opt.WhatIf {
 		op.WhatIf = a.dependencies(op, m, p).whatIf(a.set, opt.Scenario)
 		op.CannotTell = op.WhatIf == nil

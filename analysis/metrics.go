@@ -2,13 +2,13 @@ package analysis
 
 // metricsOf summarises the metrics of a target: of untraced operations where
 // they have them, since tracing changes some, else of traced ones.
-func metricsOf(r *Result, target string) []MetricSummary {
+func metricsOf(rows []MetricResult, target string) []MetricSummary {
 	type values struct{ untraced, traced []float64 }
 	var out []MetricSummary
 	at := map[string]int{}
 	var all []values
-	for i := range r.Metrics {
-		m := &r.Metrics[i]
+	for i := range rows {
+		m := &rows[i]
 		if m.Target != target {
 			continue
 		}

@@ -68,6 +68,8 @@ type OperationResult struct {
 	Stages     []StageResult  `json:"stages"`
 	OffPath    []OffPathStage `json:"off_path"`
 
+	Functions []FunctionResult `json:"functions,omitempty"` // user functions that were probed
+
 	WhatIf     *OperationWhatIf `json:"what_if,omitempty"`
 	CannotTell bool             `json:"cannot_tell,omitempty"` // its replay failed: there is no WhatIf
 }
@@ -81,6 +83,14 @@ type StageResult struct {
 	BlockedNs  int64            `json:"blocked_ns"`
 	Count      int64            `json:"count"`           // times the path entered it
 	Waits      map[string]int64 `json:"waits,omitempty"` // blocked, by wait reason; of runnable time what strangers and the tracer took
+}
+
+// FunctionResult is the calls of one user function in one operation, on the path
+// or not.
+type FunctionResult struct {
+	Name  string `json:"name"`
+	Calls int64  `json:"calls"`
+	Ns    int64  `json:"ns"` // in all calls, with what they called and what probing cost
 }
 
 // OffPathStage is work the operation caused and did not wait for.

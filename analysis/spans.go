@@ -30,6 +30,7 @@ type index struct {
 	points  table[spanPoint]
 	items   table[item]
 	samples table[int32]    // event numbers
+	users   bool            // user functions were probed
 	armers  map[int32]int32 // of a wake or a queueing by a timer: the event that armed the timer
 }
 
@@ -167,6 +168,7 @@ func (x *index) fill(m *stage.Matcher) {
 				}
 			}
 		case tracer.KindBegin:
+			x.users = x.users || e.Class == tracer.ClassUser
 			st := stacks[e.Task]
 			if e.Class == tracer.ClassSyscall || e.Class == tracer.ClassWork { // a task is in one at a time: the end of another was lost
 				if j := slices.IndexFunc(st, func(o open) bool { return o.class == e.Class }); j >= 0 {

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"slices"
 	"sort"
 
 	"stagetrace/analysis/stats"
@@ -25,8 +26,11 @@ func (an *Analyzer) Result(base Result) *Result {
 	}
 	an.flagFirst(&r)
 	r.Summary = []Summary{}
+	metrics := append(slices.Clip(r.Metrics), functionMetrics(r.Operations)...)
 	for _, t := range targetsOf(&r) {
-		r.Summary = append(r.Summary, an.summarise(&r, t))
+		s := an.summarise(&r, t)
+		s.Metrics = metricsOf(metrics, t)
+		r.Summary = append(r.Summary, s)
 	}
 	r.Totals = an.total(&r)
 	r.Processes = append([]Process{}, an.processes...)
@@ -123,7 +127,6 @@ func (an *Analyzer) summarise(r *Result, target string) Summary {
 		s.Stages[i].OffPathNs = off[s.Stages[i].Name]
 	}
 	s.WhatIf = whatIfOf(ops, an.opt.Scenario)
-	s.Metrics = metricsOf(r, target)
 	return s
 }
 

@@ -37,6 +37,7 @@ enum rec_type {
 	REC_MESSAGE_SENT,
 	REC_MESSAGE_READ,
 	REC_BIO,
+	REC_USER,
 };
 
 /* Numbers of one CPU are consecutive, lost records included: a hole is a loss. */
@@ -60,6 +61,8 @@ struct head {
 #define EX_GROUP 1
 /* of REC_SYS_EXIT: a REC_SYS_ENTER was sent */
 #define SY_BEGUN 1
+/* of REC_USER: it returns, or goes on without */
+#define US_END 1
 /* of REC_TASK */
 #define TA_KTHREAD 1
 /* of REC_ARGV */
@@ -270,6 +273,13 @@ struct rec_message {
 	u32 tid, bytes;
 	u16 family, protocol;
 	u32 pad;
+};
+
+/* A task enters or leaves a user function. */
+struct rec_user {
+	struct head h;
+	u32 tid, function; /* number of the function in the recording */
+	u64 sp;
 };
 
 struct rec_irq_name {

@@ -16,6 +16,7 @@
 #include "bio.bpf.h"
 #include "message.bpf.h"
 #include "sample.bpf.h"
+#include "user.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -43,6 +44,7 @@ union wire {
 	struct rec_sample rec_sample;
 	struct rec_irq_name rec_irq_name;
 	struct rec_message rec_message;
+	struct rec_user rec_user;
 	struct context context;
 	struct item item;
 	struct sock_item sock_item;

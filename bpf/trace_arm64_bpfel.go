@@ -342,7 +342,16 @@ const (
 	TraceRecTypeREC_MESSAGE_SENT TraceRecType = 25
 	TraceRecTypeREC_MESSAGE_READ TraceRecType = 26
 	TraceRecTypeREC_BIO          TraceRecType = 27
+	TraceRecTypeREC_USER         TraceRecType = 28
 )
+
+type TraceRecUser struct {
+	_        structs.HostLayout
+	H        TraceHead
+	Tid      uint32
+	Function uint32
+	Sp       uint64
+}
 
 type TraceRecWake struct {
 	_     structs.HostLayout
@@ -451,6 +460,8 @@ const (
 	TraceProgTimerIn               = "timer_in"
 	TraceProgTimerOut              = "timer_out"
 	TraceProgTimerStart            = "timer_start"
+	TraceProgUserBegin             = "user_begin"
+	TraceProgUserEnd               = "user_end"
 	TraceProgWaitChild             = "wait_child"
 	TraceProgWorkEnd               = "work_end"
 	TraceProgWorkQueue             = "work_queue"
@@ -556,6 +567,8 @@ type TraceProgramSpecs struct {
 	TimerIn               *ebpf.ProgramSpec `ebpf:"timer_in"`
 	TimerOut              *ebpf.ProgramSpec `ebpf:"timer_out"`
 	TimerStart            *ebpf.ProgramSpec `ebpf:"timer_start"`
+	UserBegin             *ebpf.ProgramSpec `ebpf:"user_begin"`
+	UserEnd               *ebpf.ProgramSpec `ebpf:"user_end"`
 	WaitChild             *ebpf.ProgramSpec `ebpf:"wait_child"`
 	WorkEnd               *ebpf.ProgramSpec `ebpf:"work_end"`
 	WorkQueue             *ebpf.ProgramSpec `ebpf:"work_queue"`
@@ -702,6 +715,8 @@ type TracePrograms struct {
 	TimerIn               *ebpf.Program `ebpf:"timer_in"`
 	TimerOut              *ebpf.Program `ebpf:"timer_out"`
 	TimerStart            *ebpf.Program `ebpf:"timer_start"`
+	UserBegin             *ebpf.Program `ebpf:"user_begin"`
+	UserEnd               *ebpf.Program `ebpf:"user_end"`
 	WaitChild             *ebpf.Program `ebpf:"wait_child"`
 	WorkEnd               *ebpf.Program `ebpf:"work_end"`
 	WorkQueue             *ebpf.Program `ebpf:"work_queue"`
@@ -757,6 +772,8 @@ func (p *TracePrograms) Close() error {
 		p.TimerIn,
 		p.TimerOut,
 		p.TimerStart,
+		p.UserBegin,
+		p.UserEnd,
 		p.WaitChild,
 		p.WorkEnd,
 		p.WorkQueue,

@@ -58,7 +58,7 @@ struct list_head {
 /* Registers of the system call a task is in. */
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
-	unsigned long ax, di, si, dx, r10, r8, r9, orig_ax;
+	unsigned long ax, di, si, dx, r10, r8, r9, orig_ax, sp;
 };
 struct thread_info {
 	u32 status; /* TS_COMPAT while in a 32-bit call */
@@ -69,6 +69,7 @@ struct user_pt_regs {
 };
 struct pt_regs {
 	u64 regs[31];
+	u64 sp;
 	u64 orig_x0;
 	s32 syscallno;
 };

@@ -197,7 +197,7 @@ func (c *compiler) compileWaits(files []*File) {
 func (c *compiler) waitRule(f *File, d *ruleDef, id WaitID) waitRule {
 	w := waitRule{wait: id, tier: tierSyscall}
 	w.spans = c.spanTerms(d)
-	w.frames = c.frameRefs(d)
+	w.frames = c.frameRefs(f, d)
 	w.syscalls = globsOf(d, "syscall", false)
 	for _, v := range d.terms["flag"].words {
 		w.flags |= 1 << slices.Index(tracer.FlagNames[:], v.text)
@@ -269,7 +269,7 @@ func (c *compiler) stageRule(f *File, d *ruleDef, id ID) rule {
 	r.noSyscall = len(r.syscalls) == 1 && r.syscalls[0].text == "none"
 	r.args = argTerms(d)
 	r.spans = c.spanTerms(d)
-	r.frames = c.frameRefs(d)
+	r.frames = c.frameRefs(f, d)
 	c.needSyscalls(f, d, r.syscalls, len(r.args) > 0)
 	r.window = c.window(f, d, r.actor)
 	return r
@@ -335,7 +335,7 @@ func (c *compiler) roleIDs(f *File, d *ruleDef, key string) (ids []RoleID, has b
 }
 
 // frameRefs compiles the terms about frames.
-func (c *compiler) frameRefs(d *ruleDef) (refs []frameRef) {
+func (c *compiler) frameRefs(f *File, d *ruleDef) (refs []frameRef) {
 	add := func(t frameTerm, span spanTerm) {
 		key := fmt.Sprint(t.kind, texts(t.names), texts(t.under), texts(t.objects))
 		bit, ok := c.frameBit[key]
@@ -363,6 +363,9 @@ func (c *compiler) frameRefs(d *ruleDef) (refs []frameRef) {
 	if names := globsOf(d, "user", false); len(names) > 0 {
 		t := frameTerm{kind: frameUser, names: names, objects: globsOf(d, "object", true)}
 		add(t, spanTerm{tracer.ClassUser, names})
+		if exact, ok := d.terms["exact"]; ok {
+			c.needUser(f, d, exact.at)
+		}
 	}
 	return refs
 }

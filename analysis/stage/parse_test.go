@@ -162,6 +162,7 @@ stages:
       - {syscall: [mkdir, mkdirat], path: "/sys/fs/cgroup/**"}
       - {syscall: "rename*", exact: true}
       - {func: vfs_statx, exact: true}
+      - {user: [parse, "emit*"], object: /bin/srv, exact: true}
       - {tracepoint: cgroup_mkdir}
       - {work: my_work}
       - {from: {syscall: accept4}, until: {user: handle, object: /bin/srv}}
@@ -178,7 +179,7 @@ stages:
 		got = append(got, strings.TrimSpace(p.Class.String()+" "+p.Target+" "+p.Symbol))
 	}
 	want := []string{"syscall  accept4", "syscall  mkdir", "syscall  mkdirat", "syscall  rename", "syscall  renameat", "syscall  renameat2",
-		"func  vfs_statx", "user /bin/srv handle", "work", "tracepoint  cgroup_mkdir"}
+		"func  vfs_statx", "user /bin/srv emit*", "user /bin/srv handle", "user /bin/srv parse", "work", "tracepoint  cgroup_mkdir"}
 	if !slices.Equal(got, want) {
 		t.Errorf("probes %q, want %q", got, want)
 	}

@@ -40,6 +40,17 @@ func (c *compiler) needNames(class tracer.Class, target string, d *ruleDef, key 
 	}
 }
 
+// needUser adds the probes of user functions that are recorded exactly.
+func (c *compiler) needUser(f *File, d *ruleDef, at pos) {
+	objects := d.terms["object"].words
+	if len(objects) == 0 {
+		c.errorf(f, at, "a user function that is recorded exactly needs the file that it is in: object")
+	}
+	for _, o := range objects {
+		c.needNames(tracer.ClassUser, o.text, d, "user")
+	}
+}
+
 // needEvent adds what an event needs. An event is a moment: a stack or a
 // sample cannot stand for it.
 func (c *compiler) needEvent(f *File, d *ruleDef, e *event) {

@@ -35,7 +35,7 @@ type termSpec struct {
 // has the same rows.
 var termTable = []termSpec{
 	{key: "syscall", where: inStage | inWait | inEvent, check: checkSyscall, doc: "inside this system call; none: in none"},
-	{key: "exact", where: inStage | inEvent, needs: []string{"syscall", "func"}, check: checkTrue, one: true, doc: "true: record every call with its times"},
+	{key: "exact", where: inStage | inEvent, needs: []string{"syscall", "func", "user"}, check: checkTrue, one: true, doc: "true: record every call with its times"},
 	{key: "path", where: inStage | inEvent, needs: []string{"syscall"}, check: checkPath, doc: "path argument of the call"},
 	{key: "flags", where: inStage | inEvent, needs: []string{"syscall"}, check: checkFlag, doc: "one of these words is among the call's flags"},
 	{key: "fstype", where: inStage | inEvent, needs: []string{"syscall"}, check: checkName, doc: "file system type of a mount"},

@@ -59,6 +59,11 @@ func attach(ctx context.Context, o *attachOptions, term *terminal) error {
 	if err := alive(o.pid); err != nil {
 		return fmt.Errorf("process %d: %w", o.pid, err)
 	}
+	remove, err := o.uprobeStages()
+	if err != nil {
+		return err
+	}
+	defer remove()
 	set, err := loadStages(o.stages, []string{"container", "linux"})
 	if err != nil {
 		return err

@@ -27,6 +27,11 @@ func measureRun(ctx context.Context, o *runOptions, term *terminal) error {
 	if err != nil {
 		return err
 	}
+	remove, err := o.uprobeStages()
+	if err != nil {
+		return err
+	}
+	defer remove()
 	set, err := loadStages(o.stages, s.workload.Stages)
 	if err != nil {
 		return err

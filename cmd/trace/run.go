@@ -28,6 +28,7 @@ type runOptions struct {
 type recording struct {
 	settle     time.Duration
 	stages     []string
+	uprobes    []string
 	label      string
 	out        string
 	force      bool
@@ -102,6 +103,7 @@ func (r *recording) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.DurationVar(&r.settle, "settle", defaultSettle, "how long late work is watched after the last operation of a traced block")
 	flags.StringArrayVar(&r.stages, "stages", nil, "stage file whose stages come before the others (repeatable)")
+	flags.StringArrayVar(&r.uprobes, "uprobe", nil, "record every call of a user function as a stage, FILE:FUNCTION; * matches any text (repeatable; each call costs microseconds)")
 	flags.StringVar(&r.label, "label", "", "free text to keep in the result")
 	flags.StringVar(&r.out, "out", "", "result folder (default: stagetrace-NAME-TIME in the current folder)")
 	flags.BoolVar(&r.force, "force", false, "replace the result folder if there is one")

@@ -67,6 +67,7 @@ var recordTypes = [...]recordType{
 
 	bpf.TraceRecTypeREC_MESSAGE_SENT: fixed((*decoder).messageSent),
 	bpf.TraceRecTypeREC_MESSAGE_READ: fixed((*decoder).messageRead),
+	bpf.TraceRecTypeREC_USER:         fixed((*decoder).user),
 }
 
 // decoder turns the records of one recording into a trace. It goes over them
@@ -79,7 +80,8 @@ type decoder struct {
 	self    int32
 	drivers map[int32]bool // tids of our own process that carry out operations
 	argvOf  map[int32]procArgv
-	begin   tracer.Time // of the trace: what comes before only sets the stage
+	users   []userFunction // by number
+	begin   tracer.Time    // of the trace: what comes before only sets the stage
 	begun   bool
 	end     tracer.Time // later than this some programs were detached already
 

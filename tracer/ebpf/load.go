@@ -99,6 +99,8 @@ var programs = []program{
 	{"task_newtask", "task_newtask", always, true},
 	{"sched_waking", "sched_waking", always, true},
 	{"sched_switch", "sched_switch", always, true},
+	{"user_begin", "", wantUsers, false},
+	{"user_end", "", wantUsers, false},
 	{"sample", "", wantSamples, false},
 	{"snapshot", "", always, true},
 }
@@ -109,6 +111,7 @@ type plan struct {
 	classes [256]bool
 	points  map[string]bool
 	calls   map[string]bool // system calls, "" for all
+	users   []userFunction  // by number; those of one file together
 	notes   []string        // what was asked for and is not to be had
 }
 
@@ -134,9 +137,11 @@ func newPlan(cfg tracer.Config) *plan {
 				continue
 			}
 			p.points[probe.Symbol] = true
-		case tracer.ClassFunc, tracer.ClassUser:
+		case tracer.ClassFunc:
 			p.note("%s %s has no span of its own: matched by stacks", probe.Class, probe.Symbol)
 			continue
+		case tracer.ClassUser:
+			p.addUser(probe)
 		}
 		p.classes[probe.Class] = true
 	}
@@ -176,6 +181,7 @@ func (p *plan) specs() [512]bpf.TraceCallSpec {
 type loaded struct {
 	coll     *ebpf.Collection
 	attached []program // what is to be attached, in order
+	multi    bool      // user functions are attached all at once
 }
 
 // load puts the programs of a plan into the kernel. loading is closed once the
@@ -211,6 +217,7 @@ func load(p *plan, kernel *symbols.Kernel, loading <-chan struct{}) (*loaded, er
 			delete(spec.Programs, name)
 		}
 	}
+	l.multi = wantUsers(p) && prepareUsers(spec)
 	<-loading
 	if err := p.settings(spec, vmlinux, kernel); err != nil {
 		return nil, err

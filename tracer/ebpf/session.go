@@ -262,6 +262,9 @@ func (s *session) begun() error {
 			return err
 		}
 	}
+	if err := s.links.attachUsers(s.programs, s.plan.users); err != nil {
+		return err
+	}
 	if prog := s.programs.coll.Programs["sample"]; prog != nil {
 		if err := s.links.attachSampler(prog, s.cpus, s.cfg.SamplePeriod); err != nil {
 			return err
@@ -387,7 +390,7 @@ func (s *session) decode(raw *rawRecords, counts []bpf.TraceCpuCount, end tracer
 
 	b := tracer.NewBuilder()
 	d := newDecoder(b, symbols.NewResolver(s.kernel, s.space))
-	d.period, d.self, d.argvOf = s.cfg.SamplePeriod, int32(s.cfg.TracerPID), s.argvs
+	d.period, d.self, d.argvOf, d.users = s.cfg.SamplePeriod, int32(s.cfg.TracerPID), s.argvs, s.plan.users
 	for _, m := range marks {
 		d.drivers[int32(m.TID)] = true
 	}

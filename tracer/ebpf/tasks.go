@@ -26,6 +26,7 @@ type taskInfo struct {
 	work    openWork // of a kworker
 	inCall  bool     // the begin of a call was added, not its end
 	entered uint64   // when that call was entered
+	inUser  []inUser // user functions it is in, outermost first
 	program string   // bprm->filename of its last exec
 }
 
@@ -221,6 +222,7 @@ func (d *decoder) exec(r *bpf.TraceRecExec, rest []byte) {
 	exe := string(appendPath(nil, take(&rest, int(r.ExeLen))))
 	cgroup := take(&rest, int(r.CgLen))
 	d.info(id).inCall = false // it returns under this identity, or never
+	d.info(id).inUser = nil
 	d.info(id).program = string(cString(take(&rest, int(r.NameLen))))
 	t := d.b.TaskInfo(id)
 	t.Comm = string(cString(int8s(r.Comm[:])))

@@ -286,3 +286,28 @@ func TestProcTexts(t *testing.T) {
 		}
 	}
 }
+
+// Functions are found by name, and lie where Func finds them again.
+func TestFunctions(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := OpenFile(self)
+	if err != nil {
+		t.Skip(err) // not an ELF system
+	}
+	const name = "stagetrace/tracer/symbols.resolved"
+	for _, pattern := range []string{name, "*symbols.resolved", "stagetrace/*/symbols.resolve?"} {
+		found := f.Functions(Pattern(pattern))
+		if len(found) != 1 || found[0].Name != name {
+			t.Fatalf("%s: found %+v", pattern, found)
+		}
+		if got, ok := f.Func(found[0].Offset); !ok || got != name {
+			t.Errorf("at %#x lies %q", found[0].Offset, got)
+		}
+	}
+	if found := f.Functions(Pattern("symbols.resolved")); len(found) != 0 {
+		t.Errorf("a part of a name found %+v", found)
+	}
+}

@@ -1,0 +1,49 @@
+package symbols
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Function is a function of a file, where its code begins in the file.
+type Function struct {
+	Name   string // demangled
+	Offset uint64
+}
+
+// Pattern compiles a name with * for any bytes, ? for one.
+func Pattern(text string) func(name string) bool {
+	if !strings.ContainsAny(text, "*?") {
+		return func(name string) bool { return name == text }
+	}
+	expr := strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(regexp.QuoteMeta(text))
+	re := regexp.MustCompile(`(?s)\A` + expr + `\z`)
+	return re.MatchString
+}
+
+// Functions are those with a name that matches, mangled or not, in the order of
+// their addresses.
+func (f *File) Functions(match func(name string) bool) (out []Function) {
+	for i := range f.funcs {
+		raw := f.nameOf(i)
+		name := Demangle(raw)
+		if !match(raw) && !match(name) {
+			continue
+		}
+		if off, ok := f.offset(f.funcs[i].addr); ok {
+			out = append(out, Function{Name: name, Offset: off})
+		}
+	}
+	return out
+}
+
+// offset translates an address that the file was linked for to the place of
+// its byte in the file.
+func (f *File) offset(addr uint64) (uint64, bool) {
+	for _, l := range f.loads {
+		if addr >= l.addr && addr-l.addr < l.size {
+			return addr - l.addr + l.off, true
+		}
+	}
+	return 0, false
+}
