@@ -39,6 +39,7 @@ var mayImport = map[string][]string{
 	"analysis/stats":   {"golang.org/x/perf/..."},
 	"analysis":         {"stagetrace/tracer", "stagetrace/analysis/stage", "stagetrace/analysis/stats"},
 	"reports":          {"stagetrace/analysis", "stagetrace/analysis/...", "stagetrace/tracer", "github.com/google/pprof/profile", "google.golang.org/protobuf/encoding/protowire", "charm.land/lipgloss/v2/...", "github.com/mattn/go-runewidth", "github.com/charmbracelet/x/ansi", "github.com/charmbracelet/colorprofile", "golang.org/x/perf/..."},
+	"reports/pagetest": {"stagetrace/tracer/tracetest", "github.com/chromedp/..."},
 	"workloads":        {"stagetrace/tracer", "github.com/shirou/gopsutil/v4/...", "github.com/moby/moby/...", "github.com/google/go-containerregistry/...", "github.com/opencontainers/...", "github.com/vishvananda/...", "github.com/moby/sys/...", "github.com/containerd/errdefs/...", "golang.org/x/sys/..."},
 	"cmd/trace":        {"stagetrace/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/shirou/gopsutil/v4/...", "golang.org/x/term", "golang.org/x/sys/...", "github.com/vishvananda/netlink"},
 	"cmd/vmtest":       {"github.com/cavaliergopher/cpio", "github.com/ulikunitz/xz", "golang.org/x/sys/..."},
@@ -48,7 +49,8 @@ var mayImport = map[string][]string{
 // testMayImport is what test files of every package may import on top.
 var testMayImport = []string{"stagetrace/tracer", "stagetrace/tracer/tracetest", "stagetrace/analysis/...", "stagetrace/analysis", "stagetrace/tracer/...",
 	"github.com/google/go-cmp/...", "github.com/rogpeppe/go-internal/...", "pgregory.net/rapid", "golang.org/x/sys/...", "github.com/google/pprof/profile",
-	"github.com/klauspost/compress/...", "github.com/cavaliergopher/cpio", "github.com/charmbracelet/x/ansi"}
+	"github.com/klauspost/compress/...", "github.com/cavaliergopher/cpio", "github.com/charmbracelet/x/ansi",
+	"stagetrace/reports/pagetest", "github.com/chromedp/..."}
 
 // refusedFolders are names that say nothing about what is inside.
 var refusedFolders = []string{"util", "utils", "common", "pkg", "internal", "helpers", "misc", "lib"}

@@ -104,5 +104,16 @@ func waitName(set *stage.Set, w stage.WaitID) string {
 	return set.Waits[w].Name
 }
 
+// RoleName is the role that a task's process has at a time; "" for none.
+func (o *Operation) RoleName(id tracer.TaskID, at tracer.Time) string {
+	if o.Match == nil || id < 0 {
+		return ""
+	}
+	if r := o.Match.Role(o.Match.Actor(id, at)); r >= 0 {
+		return o.Set.Roles[r].Name
+	}
+	return ""
+}
+
 // WaitName is the reason a blocked segment waited for.
 func (o *Operation) WaitName(s *Segment) string { return waitName(o.Set, s.Wait) }

@@ -28,5 +28,6 @@ type Format struct {
 	Summary         string
 	Binary          bool // never written to a terminal
 	NeedsOperations bool // cannot be made from result.json alone
+	WantsOperations bool // says less without them
 	Write           func(w io.Writer, in *Input) error
 }

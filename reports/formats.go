@@ -17,7 +17,7 @@ func Formats() []Format {
 		{Name: "json", File: "result.json", Summary: "everything that was measured, with raw values; see result.schema.json", Write: writeJSON},
 		{Name: "csv", File: "stages.csv", Summary: "one row per operation and stage, for spreadsheets and data frames", Write: writeCSV},
 		{Name: "md", File: "report.md", Summary: "Markdown tables, for issues and pages", Write: writeMarkdown},
-		{Name: "html", File: "report.html", Summary: "one self-contained page", Write: writeHTML},
+		{Name: "html", File: "report.html", Summary: "one self-contained page", WantsOperations: true, Write: writeHTML},
 		{Name: "benchfmt", File: "stages.bench.txt", Summary: "Go benchmark lines per operation and stage, for benchstat", Write: writeBenchfmt},
 		{Name: "pprof", File: "wall.pb.gz", Summary: "pprof profile of the critical path; sums to the wall time", Binary: true, NeedsOperations: true, Write: writeWallProfile},
 		{Name: "pprof-cpu", File: "cpu.pb.gz", Summary: "pprof profile of CPU samples, on and off the path", Binary: true, NeedsOperations: true, Write: writeCPUProfile},

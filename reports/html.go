@@ -3,7 +3,7 @@ package reports
 import (
 	"bytes"
 	"crypto/sha256"
-	_ "embed"
+	"embed"
 	"encoding/base64"
 	"fmt"
 	"html/template"
@@ -20,11 +20,28 @@ var pageTemplate string
 //go:embed page/report.css
 var pageStyle string
 
+//go:embed page/page.js page/timeline.js page/flame.js
+var pageScripts embed.FS
+
+// pageScript is the scripts as one, in the order in which they need each other.
+func pageScript() string {
+	var b strings.Builder
+	for _, name := range []string{"page.js", "timeline.js", "flame.js"} {
+		text, err := pageScripts.ReadFile("page/" + name)
+		if err != nil {
+			panic(err) // it is embedded
+		}
+		b.Write(text)
+	}
+	return b.String()
+}
+
 // Bounds on what the page lists; the rest is in result.json.
 const (
 	pageBars      = 600
 	pageProcesses = 500
 	pageArgs      = 300 // bytes of a process's arguments
+	pageSmall     = 50  // hundredths of a percent: stages below are folded away
 )
 
 // page is what the template shows. All strings are clean texts; the template
@@ -32,6 +49,8 @@ const (
 type page struct {
 	CSP           string
 	CSS           template.CSS
+	Script        template.JS
+	Data          *pageData
 	Title         string
 	Started, Host string
 	Losses        []string
@@ -47,22 +66,35 @@ type pageWarning struct{ Text, Hint string }
 type pageFact struct{ Name, Value string }
 
 type pageTarget struct {
-	Name, Median, Interval, P95, P99, N, Ratio string
-	EndToEnd, Traced, Cold, Largest, Cost      string
-	Unit, Total, TotalMedian, TotalInterval    string
-	Stages                                     []pageStage
-	OffPath                                    []pageOff
-	Runs                                       []pageRun
-	RunsMax, RunsNote, Note, NoStages          string
-	RunsWidth                                  int
+	Name, Interval, Ratio                 string
+	Median, P95, P99, N                   number
+	EndToEnd, Traced, Cold, Largest, Cost string
+	Unit, Total, TotalInterval            string
+	TotalMedian                           number
+	Metrics                               []pageMetric
+	Stages, Small                         []pageStage // Small: of little share, folded away
+	OffPath                               []pageOff
+	Runs                                  []pageRun
+	RunsMax, RunsNote, Note, NoStages     string
+	RunsWidth                             int
 }
 
 type pageStage struct {
-	Name, Title, Share, Median, Interval, Running, Runnable, Blocked, Waits, Off, Count string
-	Run, Queue, BlockAt, Block                                                          string // of 1000, the largest stage
+	Name, Title, Interval, Waits                          string
+	Share, Median, Running, Runnable, Blocked, Off, Count number
+	Run, Queue, BlockAt, Block                            string // of 1000, the largest stage
+	Spark                                                 string // path of its time by operation, in run order
 }
 
-type pageOff struct{ Name, Off, CPU, AfterEnd, Count string }
+type pageOff struct {
+	Name                      string
+	Off, CPU, AfterEnd, Count number
+}
+
+type pageMetric struct {
+	Name, Interval string
+	Median, N      number
+}
 
 type pageRun struct{ Class, X, Y, Height, Label string }
 
@@ -71,8 +103,22 @@ type pageProcess struct {
 	Comm, Role, Exe, Args string
 }
 
-// writeHTML writes one page that needs nothing else: no script, no network,
-// and a policy that would refuse both.
+// number is a figure of the page: its text, and which value of result.json it is.
+type number struct{ Raw, From, Text string }
+
+// figure is the value at a place of result.json (a JSON pointer).
+func figure(value float64, text, format string, args ...any) number {
+	return number{strconv.FormatFloat(finite(value), 'g', -1, 64), fmt.Sprintf(format, args...), text}
+}
+
+// hashed is the source of a policy that allows just this text.
+func hashed(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// writeHTML writes one page that needs nothing else: no network, and a policy
+// that allows its own style and script alone. Without scripts it has all tables.
 func writeHTML(w io.Writer, in *Input) error {
 	r := in.Result
 	if r == nil {
@@ -82,10 +128,14 @@ func writeHTML(w io.Writer, in *Input) error {
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256([]byte(pageStyle))
+	drawn, err := drawings(in, r)
+	if err != nil {
+		return err
+	}
+	script := pageScript()
 	p := &page{
-		CSP: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'",
-		CSS: template.CSS(pageStyle), Title: title(r, Clean), Started: Clean(r.Started), Host: hostText(r, Clean), Losses: losses(r),
+		CSP: "default-src 'none'; style-src " + hashed(pageStyle) + "; script-src " + hashed(script) + "; base-uri 'none'; form-action 'none'",
+		CSS: template.CSS(pageStyle), Script: template.JS(script), Data: drawn, Title: title(r, Clean), Started: Clean(r.Started), Host: hostText(r, Clean), Losses: losses(r),
 	}
 	vs := views(r, true)
 	for i := range vs {
@@ -107,43 +157,81 @@ func writeHTML(w io.Writer, in *Input) error {
 func pageOfTarget(r *analysis.Result, vs []targetView, i int) pageTarget {
 	v := &vs[i]
 	d, u := &v.Wall, v.Unit
-	t := pageTarget{Name: orNone(Clean(v.Target)), N: strconv.Itoa(d.N), Ratio: ratioToFirst(vs, i), EndToEnd: endToEnd(d, v.Untraced, " – "),
+	at := fmt.Sprintf("/summary/%d", i)
+	t := pageTarget{Name: orNone(Clean(v.Target)), N: figure(float64(d.N), strconv.Itoa(d.N), "%s/wall/n", at), Ratio: ratioToFirst(vs, i), EndToEnd: endToEnd(d, v.Untraced, " – "),
 		Cost: tracingCost(v.Summary, " – "), Cold: coldStart(v.Summary), Unit: u.name, Note: strings.TrimSpace(v.Small + " " + medianNote), Total: hundredths(v.Total)}
 	if i == 0 {
 		t.Ratio = "1"
 	}
 	if d.N > 0 {
-		t.Median, t.Interval = duration(d.Median), durationInterval(d.Lo, d.Hi, " – ")
-		t.P95, t.P99 = tail(d.P95, d.N, 20), tail(d.P99, d.N, 100)
+		t.Median, t.Interval = figure(d.Median, duration(d.Median), "%s/wall/median", at), durationInterval(d.Lo, d.Hi, " – ")
+		t.P95, t.P99 = figure(d.P95, tail(d.P95, d.N, 20), "%s/wall/p95", at), figure(d.P99, tail(d.P99, d.N, 100), "%s/wall/p99", at)
+	}
+	if v.Imported != "" { // it is not in the summary
+		for _, n := range []*number{&t.N, &t.Median, &t.P95, &t.P99} {
+			n.From = ""
+		}
 	}
 	t.runs(r, v.Target)
-	for i := range v.OffPath {
-		s := &v.OffPath[i]
-		t.OffPath = append(t.OffPath, pageOff{Clean(s.Name), u.cell(offPathNs(s)), u.cell(s.CPUNs), u.cell(s.AfterEndNs), count(s.Count)})
-	}
+	t.beside(v, at)
 	if v.N == 0 {
 		t.NoStages = sentence(Clean(noStages(v)))
 		return t
 	}
 	t.Traced = ofTraced(v.Summary, " – ")
-	t.TotalMedian, t.TotalInterval = u.cell(v.Traced.Median), u.interval(v.Traced.Lo, v.Traced.Hi, " – ")
-	t.stages(v)
+	t.TotalMedian, t.TotalInterval = figure(v.Traced.Median, u.cell(v.Traced.Median), "%s/traced/median", at), u.interval(v.Traced.Lo, v.Traced.Hi, " – ")
+	t.stages(r, v, at)
 	return t
 }
 
-func (t *pageTarget) stages(v *targetView) {
+// beside lists what there is beside the path: work off it, and metrics.
+func (t *pageTarget) beside(v *targetView, at string) {
+	u := v.Unit
+	for i := range v.OffPath {
+		s := &v.OffPath[i]
+		if offPathNs(s) == 0 && s.CPUNs == 0 && s.AfterEndNs == 0 {
+			continue
+		}
+		off, field := offPathNs(s), "median"
+		if off != s.Median {
+			field = "mean"
+		}
+		t.OffPath = append(t.OffPath, pageOff{Clean(s.Name), figure(off, u.cell(off), "%s/off_path/%d/%s", at, i, field), figure(s.CPUNs, u.cell(s.CPUNs), "%s/off_path/%d/cpu_ns", at, i),
+			figure(s.AfterEndNs, u.cell(s.AfterEndNs), "%s/off_path/%d/after_end_ns", at, i), figure(s.Count, count(s.Count), "%s/off_path/%d/count", at, i)})
+	}
+	for i := range v.Metrics {
+		m := &v.Metrics[i]
+		t.Metrics = append(t.Metrics, pageMetric{Clean(m.Name), Clean(metricInterval(m, " – ")),
+			figure(m.Value.Median, Clean(quantity(m.Value.Median, m.Unit)), "%s/metrics/%d/value/median", at, i), figure(float64(m.Value.N), strconv.Itoa(m.Value.N), "%s/metrics/%d/value/n", at, i)})
+	}
+}
+
+func (t *pageTarget) stages(r *analysis.Result, v *targetView, at string) {
 	var largest int
 	for i := range v.Rows {
 		largest = max(largest, v.Rows[i].Share)
 	}
 	u := v.Unit
+	sparks := sparklines(r, v.Target)
 	var names []string
 	for i := range v.Rows {
 		row := &v.Rows[i]
-		s := pageStage{Name: Clean(row.Name), Title: Clean(row.Title), Share: hundredths(row.Share), Median: u.cell(row.Median), Interval: u.interval(row.Lo, row.Hi, " – "),
-			Running: u.cell(row.RunningNs), Runnable: u.cell(row.RunnableNs), Blocked: u.cell(row.BlockedNs), Waits: waitText(&row.StageSummary, 3, Clean), Off: u.cell(row.OffPathNs), Count: count(row.Count)}
+		cell := func(ns float64, text, field string) number {
+			if row.At < 0 { // other and unknown stand in every table
+				return number{Text: text}
+			}
+			return figure(ns, text, "%s/stages/%d/%s", at, row.At, field)
+		}
+		s := pageStage{Name: Clean(row.Name), Title: Clean(row.Title), Share: cell(row.StageSummary.Share, hundredths(row.Share), "share"), Median: cell(row.Median, u.cell(row.Median), "median"),
+			Interval: u.interval(row.Lo, row.Hi, " – "), Running: cell(row.RunningNs, u.cell(row.RunningNs), "running_ns"), Runnable: cell(row.RunnableNs, u.cell(row.RunnableNs), "runnable_ns"),
+			Blocked: cell(row.BlockedNs, u.cell(row.BlockedNs), "blocked_ns"), Waits: waitText(&row.StageSummary, 3, Clean), Off: cell(row.OffPathNs, u.cell(row.OffPathNs), "off_path_ns"),
+			Count: cell(row.Count, count(row.Count), "count"), Spark: sparks[row.Name]}
 		s.bar(row, largest)
-		t.Stages = append(t.Stages, s)
+		if row.Share < pageSmall && len(v.Rows) > 12 && row.Name != otherStage && row.Name != unknownStage {
+			t.Small = append(t.Small, s)
+		} else {
+			t.Stages = append(t.Stages, s)
+		}
 		if len(names) < 3 && row.Share >= 500 && row.Name != otherStage && row.Name != unknownStage {
 			names = append(names, s.Name+" "+percent(float64(row.Share)/1e4))
 		}
@@ -162,6 +250,41 @@ func (s *pageStage) bar(row *stageRow, largest int) {
 	part := func(ns float64) float64 { return width * finite(ns) / states }
 	run, queue := part(row.RunningNs), part(row.RunnableNs)
 	s.Run, s.Queue, s.BlockAt, s.Block = coordinate(run), coordinate(queue), coordinate(run+queue), coordinate(part(row.BlockedNs))
+}
+
+// sparklines draws each stage's time by operation, in run order, as an SVG path
+// in a box of 100 by 20.
+func sparklines(r *analysis.Result, target string) map[string]string {
+	var ops []*analysis.OperationResult
+	highest := map[string]int64{}
+	for i := range r.Operations {
+		op := &r.Operations[i]
+		if op.Target != target || len(ops) == pageBars {
+			continue
+		}
+		ops = append(ops, op)
+		for k := range op.Stages {
+			highest[op.Stages[k].Name] = max(highest[op.Stages[k].Name], op.Stages[k].Ns)
+		}
+	}
+	paths := map[string]string{}
+	if len(ops) < 2 {
+		return paths
+	}
+	for name, most := range highest {
+		var b strings.Builder
+		for i, op := range ops {
+			var ns int64
+			for k := range op.Stages {
+				if op.Stages[k].Name == name {
+					ns = op.Stages[k].Ns
+				}
+			}
+			fmt.Fprintf(&b, "%c%s %s", "ML"[min(i, 1)], coordinate(100*float64(i)/float64(len(ops)-1)), coordinate(19-18*float64(ns)/float64(max(most, 1))))
+		}
+		paths[name] = b.String()
+	}
+	return paths
 }
 
 func coordinate(f float64) string { return strconv.FormatFloat(finite(f), 'f', 1, 64) }

@@ -10,12 +10,19 @@ import (
 
 func TestPageIsHarmless(t *testing.T) {
 	text := string(render(t, "html", newFixture(7).input()))
+	script := regexp.MustCompile(`(?s)<script>(.*?)</script>`).FindAllStringSubmatch(text, -1)
+	if len(script) != 1 || script[0][1] != pageScript() {
+		t.Fatalf("%d scripts, of which one is ours", len(script))
+	}
+	all := text
+	text = strings.Replace(text, script[0][0], "", 1)
+	text = regexp.MustCompile(`(?s)<script type="application/json" id="data">[^<>]*</script>`).ReplaceAllString(text, "")
 	for _, bad := range []string{"<script", "<img", "onerror=alert(1)>", "javascript:", "src=", "href=", "url(", "@import", "style=", "ZgotmplZ", "\x1b"} {
 		if i := strings.Index(strings.ReplaceAll(text, "--x=&lt;img src=x onerror=alert(1)&gt;", ""), bad); i >= 0 {
 			t.Errorf("the page holds %q: %s", bad, text[max(0, i-60):min(len(text), i+60)])
 		}
 	}
-	style := regexp.MustCompile(`(?s)<style>(.*?)</style>`).FindAllStringSubmatch(text, -1)
+	style := regexp.MustCompile(`(?s)<style>(.*?)</style>`).FindAllStringSubmatch(all, -1)
 	if len(style) != 1 {
 		t.Fatalf("%d style elements", len(style))
 	}
@@ -25,7 +32,7 @@ func TestPageIsHarmless(t *testing.T) {
 		t.Fatal("no policy")
 	}
 	csp := strings.NewReplacer("&#39;", "'", "&#43;", "+").Replace(policy[1])
-	if want := "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.Contains(csp, want) || !strings.HasPrefix(csp, "default-src 'none'") {
+	if want := "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; script-src " + hashed(script[0][1]) + ";"; !strings.Contains(csp, want) || !strings.HasPrefix(csp, "default-src 'none'") {
 		t.Errorf("policy %q, want %q", csp, want)
 	}
 }

@@ -26,6 +26,7 @@ const foldBelow = 0.001
 type stageRow struct {
 	analysis.StageSummary
 	Share  int // hundredths of a percent; those of a table add up to 10000
+	At     int // its place in Summary.Stages; -1: it has none
 	Folded int // > 0: the row stands for so many small stages, medians are not given
 }
 
@@ -74,31 +75,30 @@ func noStages(v *targetView) string {
 
 func view(s *analysis.Summary, all bool) targetView {
 	v := targetView{Summary: s, Unit: columnUnit(max(s.Traced.Median, s.Wall.Median))}
-	named, last := []analysis.StageSummary{}, [2]analysis.StageSummary{{Name: otherStage}, {Name: unknownStage}}
+	last := [2]stageRow{{At: -1}, {At: -1}}
+	last[0].Name, last[1].Name = otherStage, unknownStage
 	var folded []analysis.StageSummary
-	for _, st := range s.Stages {
-		switch {
+	alone := -1
+	for i, st := range s.Stages {
+		switch row := (stageRow{StageSummary: st, At: i}); {
 		case st.Name == otherStage:
-			last[0] = st
+			last[0] = row
 		case st.Name == unknownStage:
-			last[1] = st
+			last[1] = row
 		case !all && st.Share < foldBelow:
-			folded = append(folded, st)
+			folded, alone = append(folded, st), i
 		default:
-			named = append(named, st)
+			v.Rows = append(v.Rows, row)
 		}
 	}
 	if len(folded) == 1 { // a row for one stage says more by its name
-		named, folded = append(named, folded[0]), nil
-	}
-	for _, st := range named {
-		v.Rows = append(v.Rows, stageRow{StageSummary: st})
+		v.Rows, folded = append(v.Rows, stageRow{StageSummary: folded[0], At: alone}), nil
 	}
 	if len(folded) > 0 {
 		v.Rows = append(v.Rows, foldRows(folded))
 		v.Small = smallStages(folded, v.Unit)
 	}
-	v.Rows = append(v.Rows, stageRow{StageSummary: last[0]}, stageRow{StageSummary: last[1]})
+	v.Rows = append(v.Rows, last[0], last[1])
 	fractions := make([]float64, len(v.Rows))
 	for i, r := range v.Rows {
 		fractions[i] = r.StageSummary.Share
@@ -111,7 +111,7 @@ func view(s *analysis.Summary, all bool) targetView {
 }
 
 func foldRows(small []analysis.StageSummary) stageRow {
-	row := stageRow{Folded: len(small)}
+	row := stageRow{Folded: len(small), At: -1}
 	row.Name = fmt.Sprintf("(%d stages under %s)", len(small), percent(foldBelow))
 	for _, st := range small {
 		row.StageSummary.Share += st.Share

@@ -94,10 +94,11 @@ func (o *reportOptions) input(dir string, f reports.Format, term *terminal) (*re
 		return nil, err
 	}
 	in := &reports.Input{Result: s.result}
-	if len(o.stages) == 0 && o.whatIf == "" && !f.NeedsOperations && !s.bare {
+	events, err := s.events()
+	wanted := f.NeedsOperations || f.WantsOperations && err == nil
+	if len(o.stages) == 0 && o.whatIf == "" && !wanted && !s.bare {
 		return in, nil
 	}
-	events, err := s.events()
 	if err != nil {
 		return nil, err
 	}
