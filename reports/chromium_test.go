@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,6 +38,25 @@ func TestPageInChromium(t *testing.T) {
 		t.Errorf("%d figures", n)
 	}
 	p.Pictures("fixture")
+	t.Run("comparison", func(t *testing.T) {
+		name := filepath.Join(t.TempDir(), "compare.html")
+		var b bytes.Buffer
+		next := newFixture(7).result
+		for i := range next.Operations {
+			next.Operations[i].WallNs += 900_000
+		}
+		if err := writeComparisonHTML(&b, analysis.Compare(newFixture(7).result, next), &Input{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		p := pagetest.Open(t, name)
+		if n := pagetest.Eval[int](p, `document.querySelectorAll("tr.total").length`); n != 2 {
+			t.Errorf("%d totals", n)
+		}
+		p.Pictures("comparison")
+	})
 	for i, attack := range pageAttacks {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			p, result := openPage(t, named(attack))

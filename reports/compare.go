@@ -23,6 +23,7 @@ func CompareFormats() []CompareFormat {
 	return []CompareFormat{
 		{"table", "end to end and stage by stage", writeComparison},
 		{"md", "the same for GitHub", writeComparisonMarkdown},
+		{"html", "one self-contained page", writeComparisonHTML},
 		{"json", "everything, with p-values", writeComparisonJSON},
 	}
 }

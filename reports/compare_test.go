@@ -47,6 +47,10 @@ func TestCompareFormats(t *testing.T) {
 				if c.width == 0 { // it has none
 					golden(t, strings.TrimSuffix(c.file, "txt")+"md", out.Bytes())
 				}
+			case "html":
+				if c.file == "compare-slower.txt" {
+					golden(t, "compare.html", out.Bytes())
+				}
 			case "json":
 				if !json.Valid(out.Bytes()) {
 					t.Errorf("%s: not JSON", c.file)

@@ -56,6 +56,7 @@ type page struct {
 	Losses        []string
 	Warnings      []pageWarning
 	Targets       []pageTarget
+	Pairs         []pagePair // of a matrix
 	Processes     []pageProcess
 	ProcessesNote string
 	Facts         []pageFact
@@ -125,6 +126,9 @@ func writeHTML(w io.Writer, in *Input) error {
 		r = &analysis.Result{}
 	}
 	t, err := template.New("report").Parse(pageTemplate)
+	if err == nil {
+		_, err = t.New("compare").Parse(compareTemplate)
+	}
 	if err != nil {
 		return err
 	}
@@ -141,6 +145,7 @@ func writeHTML(w io.Writer, in *Input) error {
 	for i := range vs {
 		p.Targets = append(p.Targets, pageOfTarget(r, vs, i))
 	}
+	p.Pairs = pagePairs(pairsOf(r), in.Wide)
 	for _, x := range r.Warnings {
 		p.Warnings = append(p.Warnings, pageWarning{Clean(x.Text), Clean(x.Hint)})
 	}

@@ -36,7 +36,7 @@ so and the exit code is 0.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.format, "format", "table", "table, md or json")
+	flags.StringVar(&o.format, "format", "table", "table, md, html or json")
 	flags.StringVar(&o.gate, "gate", "", "fail when the wall time or a stage grew by more than this: 5%, or total=5%,STAGE=10%")
 	flags.BoolVar(&o.wide, "wide", false, "every stage, also without a difference")
 	return cmd

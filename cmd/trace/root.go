@@ -14,7 +14,7 @@ var version = "devel"
 
 // commands are the commands of trace, in the order of its help.
 var commands = []func(*terminal) *cobra.Command{
-	runCommand, attachCommand, reportCommand, compareCommand, listCommand, doctorCommand, versionCommand,
+	runCommand, attachCommand, reportCommand, viewCommand, compareCommand, listCommand, doctorCommand, versionCommand,
 }
 
 func rootCommand(term *terminal) *cobra.Command {
