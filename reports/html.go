@@ -14,8 +14,8 @@ import (
 	"stagetrace/analysis"
 )
 
-//go:embed page/report.tmpl
-var pageTemplate string
+//go:embed page/report.tmpl page/spread.tmpl
+var pageTemplates embed.FS
 
 //go:embed page/report.css
 var pageStyle string
@@ -56,6 +56,7 @@ type page struct {
 	Losses        []string
 	Warnings      []pageWarning
 	Targets       []pageTarget
+	Spread        pageSpread // end to end, of all targets
 	Pairs         []pagePair // of a matrix
 	Processes     []pageProcess
 	ProcessesNote string
@@ -75,6 +76,7 @@ type pageTarget struct {
 	Metrics                               []pageMetric
 	Stages, Small                         []pageStage // Small: of little share, folded away
 	OffPath                               []pageOff
+	Spread                                pageSpread // of the stages that are shown
 	Runs                                  []pageRun
 	RunsMax, RunsNote, Note, NoStages     string
 	RunsWidth                             int
@@ -125,7 +127,7 @@ func writeHTML(w io.Writer, in *Input) error {
 	if r == nil {
 		r = &analysis.Result{}
 	}
-	t, err := template.New("report").Parse(pageTemplate)
+	t, err := template.ParseFS(pageTemplates, "page/*.tmpl")
 	if err == nil {
 		_, err = t.New("compare").Parse(compareTemplate)
 	}
@@ -145,6 +147,7 @@ func writeHTML(w io.Writer, in *Input) error {
 	for i := range vs {
 		p.Targets = append(p.Targets, pageOfTarget(r, vs, i))
 	}
+	p.Spread = endToEndSpread(r)
 	p.Pairs = pagePairs(pairsOf(r), in.Wide)
 	for _, x := range r.Warnings {
 		p.Warnings = append(p.Warnings, pageWarning{Clean(x.Text), Clean(x.Hint)})
@@ -152,7 +155,7 @@ func writeHTML(w io.Writer, in *Input) error {
 	p.processes(r)
 	p.facts(r)
 	var b bytes.Buffer
-	if err := t.Execute(&b, p); err != nil {
+	if err := t.ExecuteTemplate(&b, "report.tmpl", p); err != nil {
 		return err
 	}
 	_, err = w.Write(b.Bytes())
@@ -186,6 +189,7 @@ func pageOfTarget(r *analysis.Result, vs []targetView, i int) pageTarget {
 	t.Traced = ofTraced(v.Summary, " – ")
 	t.TotalMedian, t.TotalInterval = figure(v.Traced.Median, u.cell(v.Traced.Median), "%s/traced/median", at), u.interval(v.Traced.Lo, v.Traced.Hi, " – ")
 	t.stages(r, v, at)
+	t.Spread = stageSpread(r, v.Summary, at, t.Stages)
 	return t
 }
 
