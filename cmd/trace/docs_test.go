@@ -20,9 +20,10 @@ func sandbox(t *testing.T) string {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"Makefile":       "all:\n\t@true\n",
+		"xdg-open":       "#!/bin/sh\ntest -f \"$1\"\n", // a desktop
 		"my.stages.yaml": "set: my\ntitle: An example\nuse: [linux]\nstages:\n  - stage: my.write\n    title: Write\n    when:\n      - syscall: write\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -31,9 +31,8 @@ func viewCommand(term *terminal) *cobra.Command {
 loopback interface until Ctrl-C, for a browser on another machine:
 
   ssh -L 8080:127.0.0.1:8080 HOST trace view DIR --listen=127.0.0.1:8080`,
-		Example: `  trace view DIR
-  trace view DIR --listen=127.0.0.1:8080`,
-		Args: exactly(1, "result folder"),
+		Example: `  trace view DIR`,
+		Args:    exactly(1, "result folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("listen") {
 				return serveView(cmd.Context(), args[0], listen, term)
