@@ -8,7 +8,7 @@ LDFLAGS     := -s -w -X main.version=$(VERSION)
 PLATFORMS   := windows/amd64 darwin/amd64 darwin/arm64 freebsd/amd64 linux/arm64
 
 .DEFAULT_GOAL := build
-.PHONY: build help truth test test-vm generate check-generate bench accuracy lint cross fuzz whatif mutate clean
+.PHONY: build help truth test test-vm generate check-generate bench accuracy lint cross fuzz whatif http-overhead mutate clean
 
 build: ## build ./trace, one static binary (needs Go alone)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o trace ./cmd/trace
@@ -55,6 +55,9 @@ fuzz: ## run every fuzz test for FUZZTIME each (5s)
 
 whatif: ## predicted gains beside those of really leaving a part out, measured in one run (root, cc)
 	TRACE_TEST_REQUIRE=bpf,root,cc $(GO) test ./cmd/trace -run TestRealWhatIf -count=1 -v
+
+http-overhead: ## requests per second around recorded and other blocks, of one and of several processes, beside wrk's, in one run (root, wrk)
+	TRACE_TEST_REQUIRE=bpf,root,wrk $(GO) test ./cmd/trace -run TestRealHTTPThroughput -count=1 -v
 
 mutate: ## take every rule of the critical path out, one at a time: a story must fail
 	TRACE_TEST_REQUIRE=mutations $(GO) test ./analysis -run 'Mutation' -count=1 -v

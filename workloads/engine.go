@@ -15,11 +15,14 @@ const engineCommand = "__engine"
 // at all, as docker and podman have it; other codes are the container's.
 const engineFailed = 125
 
-// Main runs this process as a part of a container engine, if args (os.Args)
-// say so: handled is false when they do not. A program that offers the
-// container targets calls it first of all, since its start-up is part of what
+// Main runs this process as a part of a container engine or of http-serve, if
+// args (os.Args) say so: handled is false when they do not. A program that
+// offers the workloads calls it first of all, since its start-up is part of what
 // is measured.
 func Main(args []string) (handled bool, code int) {
+	if len(args) >= 2 && args[1] == httpCommand {
+		return true, httpMain(args[2:])
+	}
 	if len(args) < 2 || args[1] != engineCommand {
 		return false, 0
 	}

@@ -167,6 +167,9 @@ func (r *runner) block(ctx context.Context, b block) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if err := r.prepareBlock(ctx); err != nil {
+		return err
+	}
 	if b.traced {
 		r.step(PhaseSettle, "")
 		if err := r.rec.Start(ctx, b.warmup); err != nil {
@@ -189,6 +192,18 @@ func (r *runner) block(ctx context.Context, b block) (err error) {
 		return errors.Join(r.rounds(ctx, b), stop())
 	}
 	return r.rounds(ctx, b)
+}
+
+// prepareBlock lets targets do what nobody should watch.
+func (r *runner) prepareBlock(ctx context.Context) error {
+	for _, t := range r.targets {
+		if p, ok := t.Instance.(BlockPreparer); ok {
+			if err := p.PrepareBlock(ctx); err != nil {
+				return fmt.Errorf("%s: prepare a block: %w", t.Target, err)
+			}
+		}
+	}
+	return nil
 }
 
 // rounds interleaves the targets: A B C A B C.

@@ -8,6 +8,7 @@ func Table() []Workload {
 		containerExec(),
 		containerPause(),
 		kernelPrimitives(),
+		httpServe(),
 		{
 			Name:    CommandName,
 			Summary: "Run a command until it exits",

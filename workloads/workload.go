@@ -28,6 +28,8 @@ type Params map[string]string
 type Target struct {
 	Name    string
 	Summary string
+	// OnlyNamed targets need a parameter, and are not among "all".
+	OnlyNamed bool
 	// Find says whether it can run here: where it was found and its version,
 	// or why not and the one command that would help.
 	Find func(ctx context.Context) Found
@@ -68,6 +70,12 @@ type Instance interface {
 	Do(ctx context.Context, op int) (Outcome, error)
 	Conclude(ctx context.Context, op int, out Outcome) error
 	Cleanup(ctx context.Context) error
+}
+
+// BlockPreparer is an Instance with something to do before each block of
+// operations, traced or not, while no recorder is attached.
+type BlockPreparer interface {
+	PrepareBlock(ctx context.Context) error
 }
 
 // Outcome is what one operation did.

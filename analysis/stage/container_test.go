@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,20 +103,28 @@ func TestContainerStart(t *testing.T) {
 	}
 }
 
-// Every fixture has the role it is named for.
+// Every fixture has the role it is named for, in the first set with such a role.
 func TestRoles(t *testing.T) {
-	s := mustLoad(t, "container")
+	sets := []*Set{mustLoad(t, "container"), mustLoad(t, "http")}
 	w := newWorld()
 	tasks := map[string]tracer.TaskID{}
 	for role, make := range roleFixtures {
 		tasks[role] = make(w)
 	}
-	m := s.Bind(w.Trace())
+	tr := w.Trace()
 	for role, id := range tasks {
+		i := slices.IndexFunc(sets, func(s *Set) bool { return s.RoleNamed(role) != NoRole })
+		if i < 0 {
+			t.Errorf("no set has a role %s", role)
+			continue
+		}
+		s := sets[i]
+		m := s.Bind(tr)
 		if got := m.Role(m.Actor(id, 9000)); got == NoRole || s.Roles[got].Name != role {
 			t.Errorf("%s has role %d", role, got)
 		}
 	}
+	m := sets[0].Bind(tr)
 	if got := m.Role(m.Actor(tracer.NoTask, 1)); got != NoRole {
 		t.Errorf("no task has role %d", got)
 	}

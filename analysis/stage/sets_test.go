@@ -77,6 +77,7 @@ func TestCanonicalNames(t *testing.T) {
 			tracer.overhead`,
 		"container": `client.start client.wait client.exit api.request rootfs.prepare rootfs.remove state.persist shim.start runtime.start
 			runtime.init runtime.delete hook.network container.run exit.notice daemon.compute netns.cleanup net.link.delete`,
+		"http": `client.send client.receive client.work http.queue http.accept http.wait http.poller http.read http.write http.handler`,
 	}
 	for set, names := range want {
 		s := mustLoad(t, set)
@@ -95,7 +96,7 @@ func TestCanonicalNames(t *testing.T) {
 }
 
 func TestLint(t *testing.T) {
-	areas := strings.Fields(`api block bpf cgroup client container daemon engine exit fault hook io ipc irq mm mount net netns ns pidns proc rcu
+	areas := strings.Fields(`api block bpf cgroup client container daemon engine exit fault hook http io ipc irq mm mount net netns ns pidns proc rcu
 		rootfs runtime security shim state tracer userns vm wait worker`)
 	for _, name := range Builtin() {
 		s := mustLoad(t, name)

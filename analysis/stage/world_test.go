@@ -104,6 +104,11 @@ var roleFixtures = map[string]func(w *world) tracer.TaskID{
 	"firewall": func(w *world) tracer.TaskID {
 		return w.process("iptables", "", "/usr/sbin/xtables-nft-multi iptables -L")
 	},
+	"server": func(w *world) tracer.TaskID { return w.process("node", "", "/usr/bin/node node app.js") },
+	"load":   func(w *world) tracer.TaskID { return w.process("trace", "", "/opt/trace trace __http load {}") },
+	"guard": func(w *world) tracer.TaskID {
+		return w.process("trace", "", "/opt/trace trace __http guard /tmp/d 1 node")
+	},
 	"proxy": func(w *world) tracer.TaskID {
 		return w.process("docker-proxy", "", "/usr/bin/docker-proxy docker-proxy -proto tcp")
 	},

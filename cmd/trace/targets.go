@@ -126,6 +126,9 @@ const allTargets = "all"
 func (s *subject) present(ctx context.Context, w workloads.Workload) ([]workloads.Target, error) {
 	var chosen []workloads.Target
 	for _, t := range w.Targets {
+		if t.OnlyNamed {
+			continue
+		}
 		found := t.Find(ctx)
 		if !found.OK {
 			s.skipped = append(s.skipped, strings.TrimPrefix(missingTarget(t, found).Error(), "target "))

@@ -1,0 +1,2 @@
+// Answers every request with the same 13 bytes; deno serve listens.
+export default { fetch() { return new Response("Hello, World!"); } };

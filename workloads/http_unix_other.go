@@ -1,0 +1,5 @@
+//go:build unix && !linux
+
+package workloads
+
+func httpLinuxParts() []httpPart { return nil }
