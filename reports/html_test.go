@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -57,5 +58,29 @@ func TestPageOfManyOperations(t *testing.T) {
 	}
 	if !strings.Contains(string(text), "slowest of") {
 		t.Error("bars are not grouped")
+	}
+}
+
+// TestPageBeginsWithTheMedian: of each target, the operation in the middle is
+// offered before the extremes, whatever their order in the run.
+func TestPageBeginsWithTheMedian(t *testing.T) {
+	in := newFixture(7).input()
+	picked, order := pickOperations(in.Result)
+	d, err := drawings(in, in.Result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []int
+	for _, o := range d.Operations {
+		shown = append(shown, o.Index)
+	}
+	if !slices.Equal(shown, order) {
+		t.Errorf("it shows %v, not %v", shown, order)
+	}
+	if slices.IsSorted(order) {
+		t.Errorf("the order %v shows nothing: it is that of the run", order)
+	}
+	if which := picked[order[0]]; which != "median" {
+		t.Errorf("the first is the %s", which)
 	}
 }

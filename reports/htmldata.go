@@ -64,10 +64,10 @@ func (d *pageData) text(clean string) int {
 	return n
 }
 
-// pickOperations chooses, of each target's operations that count, the slowest,
-// the median and the fastest, and names them.
-func pickOperations(r *analysis.Result) map[int]string {
-	picked := map[int]string{}
+// pickOperations chooses, of each target's operations that count, the median, the
+// slowest and the fastest: what each is, by its index, and their order.
+func pickOperations(r *analysis.Result) (picked map[int]string, order []int) {
+	picked = map[int]string{}
 	for i := range r.Summary {
 		target := r.Summary[i].Target
 		var ops []*analysis.OperationResult
@@ -88,10 +88,11 @@ func pickOperations(r *analysis.Result) map[int]string {
 		}{{"median", len(ops) / 2}, {"slowest", len(ops) - 1}, {"fastest", 0}} {
 			if index := ops[c.at].Index; picked[index] == "" && len(picked) < pageOperations {
 				picked[index] = c.name
+				order = append(order, index)
 			}
 		}
 	}
-	return picked
+	return picked, order
 }
 
 // addOperation adds the timeline of an operation.
@@ -206,7 +207,7 @@ func drawings(in *Input, r *analysis.Result) (*pageData, error) {
 	if in.Operations == nil {
 		return d, nil
 	}
-	picked := pickOperations(r)
+	picked, order := pickOperations(r)
 	path, cpu := newFlame(), newFlame()
 	s, samples := newStacks(), newSampler(len(cpuTypes))
 	err := in.Operations(func(op *analysis.Operation) error {
@@ -220,6 +221,9 @@ func drawings(in *Input, r *analysis.Result) (*pageData, error) {
 	if err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(d.Operations, func(a, b pageOperation) int {
+		return cmp.Compare(slices.Index(order, a.Index), slices.Index(order, b.Index))
+	})
 	for id, key := range samples.samples.list {
 		cpu.add(samples.frames, unpack(samples.stackIDs.list[key.stack]), samples.values[id*samples.width+1])
 	}

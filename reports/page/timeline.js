@@ -1,5 +1,5 @@
 // The critical path of one operation over time: a lane for each process, segments
-// coloured by stage, lines where the path goes from one process to another.
+// coloured by stage, arrows where the path goes on in another process.
 function timeline(section) {
   const select = section.querySelector("#operation");
   const canvas = section.querySelector("canvas");
@@ -8,6 +8,7 @@ function timeline(section) {
   const info = section.querySelector(".info");
   const sums = section.querySelector(".sums");
   const laneHeight = 22, axis = 22, labelWidth = 150, fields = 8, offFields = 5;
+  const headRoom = 8; // pixels between lines from which on they are arrows
   const states = ["running", "runnable", "blocked", "unknown"];
   let op, begins, from, to, chosen = -1;
 
@@ -82,14 +83,22 @@ function timeline(section) {
       c.fillRect(x(b), y(lane) + laneHeight - 4, Math.max(1, x(b + length) - x(b)), 2);
     }
     c.globalAlpha = 1;
-    let drawn = 0, last = -1, pixel = -1, links = new Path2D(), seen = new Map();
+    let drawn = 0, last = -1, pixel = -headRoom, links = new Path2D(), heads = new Path2D(), seen = new Map();
     for (let k = first(from); k < begins.length - 1 && begins[k] < to; k++) {
       const s = k * fields, lane = op.segments[s + 1], a = x(begins[k]), b = x(begins[k + 1]);
       const stage = op.segments[s + 3];
       seen.set(stage, (seen.get(stage) || 0) + Math.min(begins[k + 1], to) - Math.max(begins[k], from));
       if (last >= 0 && lane !== last && a - pixel >= 2) {
-        links.moveTo(a, y(last) + laneHeight / 2);
-        links.lineTo(a, y(lane) + laneHeight / 2);
+        const down = lane > last, tip = down ? y(lane) + 2 : y(lane) + laneHeight - 4;
+        links.moveTo(a, down ? y(last) + laneHeight - 4 : y(last) + 2);
+        links.lineTo(a, tip);
+        if (a - pixel >= headRoom) {
+          const back = tip + (down ? -6 : 6);
+          heads.moveTo(a, tip);
+          heads.lineTo(a - 3, back);
+          heads.lineTo(a + 3, back);
+          heads.closePath();
+        }
         pixel = a;
       }
       last = lane;
@@ -111,6 +120,8 @@ function timeline(section) {
     c.strokeStyle = colors.soft;
     c.lineWidth = 0.8;
     c.stroke(links);
+    c.fillStyle = colors.fg;
+    c.fill(heads);
     c.restore();
     ruler(c, left, width, colors);
     summary(seen);
