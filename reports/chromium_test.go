@@ -33,9 +33,12 @@ var pageAttacks = []string{
 // TestPageInChromium holds a page against its result, and the page of a run in
 // which every name is an attack against what it may do: nothing.
 func TestPageInChromium(t *testing.T) {
-	p, result := openPage(t, newFixture(7).input())
+	p, result := openPage(t, newFixture(28).input()) // enough operations for intervals
 	if n := p.CheckFigures(result); n < 50 {
 		t.Errorf("%d figures", n)
+	}
+	if n := pagetest.Eval[int](p, `document.querySelectorAll("data[data-from$='/lo'] ~ data[data-from$='/hi']").length`); n < 5 {
+		t.Errorf("%d intervals", n)
 	}
 	p.Pictures("fixture")
 	t.Run("comparison", func(t *testing.T) {

@@ -68,10 +68,11 @@ type pageWarning struct{ Text, Hint string }
 type pageFact struct{ Name, Value string }
 
 type pageTarget struct {
-	Name, Interval, Ratio                 string
+	Name, Ratio                           string
+	Interval, TotalInterval               interval
 	Median, P95, P99, N                   number
 	EndToEnd, Traced, Cold, Largest, Cost string
-	Unit, Total, TotalInterval            string
+	Unit, Total                           string
 	TotalMedian                           number
 	Metrics                               []pageMetric
 	Stages, Small                         []pageStage // Small: of little share, folded away
@@ -83,7 +84,8 @@ type pageTarget struct {
 }
 
 type pageStage struct {
-	Name, Title, Interval, Waits                          string
+	Name, Title, Waits                                    string
+	Interval                                              interval
 	Share, Median, Running, Runnable, Blocked, Off, Count number
 	Run, Queue, BlockAt, Block                            string // of 1000, the largest stage
 	Spark                                                 string // path of its time by operation, in run order
@@ -112,6 +114,17 @@ type number struct{ Raw, From, Text string }
 // figure is the value at a place of result.json (a JSON pointer).
 func figure(value float64, text, format string, args ...any) number {
 	return number{strconv.FormatFloat(finite(value), 'g', -1, 64), fmt.Sprintf(format, args...), text}
+}
+
+// interval is two figures; without texts there is none.
+type interval struct{ Lo, Hi number }
+
+// between is the interval of the distribution at a place of result.json.
+func between(lo, hi *float64, text func(ns float64) string, at string) interval {
+	if lo == nil || hi == nil {
+		return interval{}
+	}
+	return interval{figure(*lo, text(*lo), "%s/lo", at), figure(*hi, text(*hi), "%s/hi", at)}
 }
 
 // hashed is the source of a policy that allows just this text.
@@ -172,11 +185,11 @@ func pageOfTarget(r *analysis.Result, vs []targetView, i int) pageTarget {
 		t.Ratio = "1"
 	}
 	if d.N > 0 {
-		t.Median, t.Interval = figure(d.Median, duration(d.Median), "%s/wall/median", at), durationInterval(d.Lo, d.Hi, " – ")
+		t.Median, t.Interval = figure(d.Median, duration(d.Median), "%s/wall/median", at), between(d.Lo, d.Hi, duration, at+"/wall")
 		t.P95, t.P99 = figure(d.P95, tail(d.P95, d.N, 20), "%s/wall/p95", at), figure(d.P99, tail(d.P99, d.N, 100), "%s/wall/p99", at)
 	}
 	if v.Imported != "" { // it is not in the summary
-		for _, n := range []*number{&t.N, &t.Median, &t.P95, &t.P99} {
+		for _, n := range []*number{&t.N, &t.Median, &t.P95, &t.P99, &t.Interval.Lo, &t.Interval.Hi} {
 			n.From = ""
 		}
 	}
@@ -187,7 +200,7 @@ func pageOfTarget(r *analysis.Result, vs []targetView, i int) pageTarget {
 		return t
 	}
 	t.Traced = ofTraced(v.Summary, " – ")
-	t.TotalMedian, t.TotalInterval = figure(v.Traced.Median, u.cell(v.Traced.Median), "%s/traced/median", at), u.interval(v.Traced.Lo, v.Traced.Hi, " – ")
+	t.TotalMedian, t.TotalInterval = figure(v.Traced.Median, u.cell(v.Traced.Median), "%s/traced/median", at), between(v.Traced.Lo, v.Traced.Hi, u.exact, at+"/traced")
 	t.stages(r, v, at)
 	t.Spread = stageSpread(r, v.Summary, at, t.Stages)
 	return t
@@ -232,7 +245,7 @@ func (t *pageTarget) stages(r *analysis.Result, v *targetView, at string) {
 			return figure(ns, text, "%s/stages/%d/%s", at, row.At, field)
 		}
 		s := pageStage{Name: Clean(row.Name), Title: Clean(row.Title), Share: cell(row.StageSummary.Share, hundredths(row.Share), "share"), Median: cell(row.Median, u.cell(row.Median), "median"),
-			Interval: u.interval(row.Lo, row.Hi, " – "), Running: cell(row.RunningNs, u.cell(row.RunningNs), "running_ns"), Runnable: cell(row.RunnableNs, u.cell(row.RunnableNs), "runnable_ns"),
+			Interval: between(row.Lo, row.Hi, u.exact, fmt.Sprintf("%s/stages/%d", at, row.At)), Running: cell(row.RunningNs, u.cell(row.RunningNs), "running_ns"), Runnable: cell(row.RunnableNs, u.cell(row.RunnableNs), "runnable_ns"),
 			Blocked: cell(row.BlockedNs, u.cell(row.BlockedNs), "blocked_ns"), Waits: waitText(&row.StageSummary, 3, Clean), Off: cell(row.OffPathNs, u.cell(row.OffPathNs), "off_path_ns"),
 			Count: cell(row.Count, count(row.Count), "count"), Spark: sparks[row.Name]}
 		s.bar(row, largest)

@@ -85,8 +85,11 @@ func (u timeUnit) interval(lo, hi *float64, dots string) string {
 	if lo == nil || hi == nil {
 		return ""
 	}
-	return digits(*lo/u.ns) + dots + digits(*hi/u.ns)
+	return u.exact(*lo) + dots + u.exact(*hi)
 }
+
+// exact prints nanoseconds in the unit of a column, 0 for what is too small.
+func (u timeUnit) exact(ns float64) string { return digits(ns / u.ns) }
 
 // finite keeps numbers that no format can write, and the negative zero, out.
 func finite(v float64) float64 {
