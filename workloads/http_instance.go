@@ -49,6 +49,11 @@ func newHTTPURL(p Params) (Instance, error) {
 }
 
 func (h *httpInstance) Setup(ctx context.Context) error {
+	if h.wrk {
+		if _, err := findProgram("wrk", ""); err != nil {
+			return fmt.Errorf("generator=wrk: %w; try: apt-get install wrk", err)
+		}
+	}
 	want := ""
 	if h.server != nil {
 		if f := h.server.find(ctx); !f.OK {

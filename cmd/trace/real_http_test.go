@@ -5,6 +5,7 @@ package main
 import (
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -120,10 +121,11 @@ func TestRealHTTPLeftovers(t *testing.T) {
 // what is asked for here is what holds on a busy machine too.
 func TestRealHTTPThroughput(t *testing.T) {
 	requireRecording(t)
+	requireServer(t, "python")
 	_, err := exec.LookPath("wrk")
 	tracetest.Require(t, "wrk", err)
-	_, res := measured(t, "--workload", "http-serve", "--target", "epoll", "-p", "window=500ms", "-p", "mode=single,multi", "-p", "generator=builtin,wrk",
-		"--warmup", "0", "--runs", "6", "--untraced", "6")
+	_, res := measured(t, "--workload", "http-serve", "--target", "epoll,python", "-p", "window=500ms", "-p", "mode=single,multi", "-p", "generator=builtin,wrk",
+		"--warmup", "1", "--runs", "2", "--untraced", "2")
 	medians := map[string]float64{}
 	var traced, untraced []float64
 	for _, s := range res.Summary {
@@ -148,7 +150,7 @@ func TestRealHTTPThroughput(t *testing.T) {
 	slices.Sort(untraced)
 	ratio := traced[len(traced)/2] / untraced[len(untraced)/2]
 	t.Logf("before recorded blocks %.3fx the rate before others", ratio)
-	if ratio < 0.8 || ratio > 1.25 {
+	if ratio < 0.67 || ratio > 1.5 {
 		t.Errorf("recording changes the throughput: %.3fx", ratio)
 	}
 	for a, rate := range medians {
@@ -156,5 +158,14 @@ func TestRealHTTPThroughput(t *testing.T) {
 		if other := medians[b]; b != a && (rate < other/3 || rate > other*3) {
 			t.Errorf("%s: %.0f requests per second, %s %.0f", a, rate, b, other)
 		}
+	}
+	// Python runs on one CPU at a time; faster servers share both with the load.
+	gain := 0.0
+	for _, generator := range []string{"builtin", "wrk"} {
+		gain = max(gain, medians["python/multi/"+generator]/medians["python/single/"+generator])
+	}
+	t.Logf("python: several processes answer %.2fx as many as one", gain)
+	if runtime.NumCPU() > 1 && gain < 1.1 {
+		t.Errorf("python: several processes answer %.2fx as many requests as one", gain)
 	}
 }
