@@ -31,54 +31,65 @@ func (a httpAnswer) ok() bool { return a.status >= 200 && a.status < 300 }
 // errHTTPFraming is a response that is none, or one without a length.
 var errHTTPFraming = errors.New("the server's answer is not HTTP/1.1 with a length")
 
+// httpBodyEnd says how the end of a body is known.
+type httpBodyEnd struct {
+	length  int64 // -1: not given
+	chunked bool
+}
+
 // readAnswer reads one response to its end. The body goes to w unless that is nil.
 func readAnswer(r *bufio.Reader, w io.Writer) (a httpAnswer, err error) {
-	line, err := httpLine(r)
+	end, err := a.readHead(r)
 	if err != nil {
 		return a, err
-	}
-	if len(line) < len("HTTP/1.1 200") || !bytes.HasPrefix(line, []byte("HTTP/1.")) {
-		return a, errHTTPFraming
-	}
-	if a.status, err = strconv.Atoi(string(line[9:12])); err != nil {
-		return a, errHTTPFraming
-	}
-	length, chunked := int64(-1), false
-	for {
-		if line, err = httpLine(r); err != nil {
-			return a, err
-		}
-		if len(line) == 0 {
-			break
-		}
-		name, value, ok := bytes.Cut(line, []byte(":"))
-		value = bytes.TrimSpace(value)
-		switch {
-		case !ok:
-			return a, errHTTPFraming
-		case bytes.EqualFold(name, []byte("Content-Length")):
-			if length, err = strconv.ParseInt(string(value), 10, 64); err != nil || length < 0 {
-				return a, errHTTPFraming
-			}
-		case bytes.EqualFold(name, []byte("Transfer-Encoding")):
-			chunked = bytes.EqualFold(value, []byte("chunked"))
-		case bytes.EqualFold(name, []byte("Connection")):
-			a.closes = bytes.EqualFold(value, []byte("close"))
-		}
 	}
 	if w == nil {
 		w = io.Discard
 	}
 	switch {
-	case chunked:
+	case end.chunked:
 		a.size, err = readChunks(r, w)
-	case length >= 0:
-		a.size = length
-		_, err = io.CopyN(w, r, length)
+	case end.length >= 0:
+		a.size = end.length
+		_, err = io.CopyN(w, r, end.length)
 	default:
 		err = errHTTPFraming
 	}
 	return a, err
+}
+
+// readHead reads the status line and the fields.
+func (a *httpAnswer) readHead(r *bufio.Reader) (end httpBodyEnd, err error) {
+	end.length = -1
+	line, err := httpLine(r)
+	if err != nil {
+		return end, err
+	}
+	if len(line) < len("HTTP/1.1 200") || !bytes.HasPrefix(line, []byte("HTTP/1.")) {
+		return end, errHTTPFraming
+	}
+	if a.status, err = strconv.Atoi(string(line[9:12])); err != nil {
+		return end, errHTTPFraming
+	}
+	for {
+		if line, err = httpLine(r); err != nil || len(line) == 0 {
+			return end, err
+		}
+		name, value, ok := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimSpace(value)
+		switch {
+		case !ok:
+			return end, errHTTPFraming
+		case bytes.EqualFold(name, []byte("Content-Length")):
+			if end.length, err = strconv.ParseInt(string(value), 10, 64); err != nil || end.length < 0 {
+				return end, errHTTPFraming
+			}
+		case bytes.EqualFold(name, []byte("Transfer-Encoding")):
+			end.chunked = bytes.EqualFold(value, []byte("chunked"))
+		case bytes.EqualFold(name, []byte("Connection")):
+			a.closes = bytes.EqualFold(value, []byte("close"))
+		}
+	}
 }
 
 // httpLine is the next line without its end; it holds until the next read.

@@ -18,11 +18,11 @@ type httpInstance struct {
 	place  httpPlace
 	size   int64 // of a right body
 
-	load   *httpLoading // goes on; nil: none
-	report *httpReport  // of the last load; nil: it was told already
-	conn   io.ReadWriteCloser
-	reader *bufio.Reader
-	ask    [][]byte
+	loading *httpLoading // goes on; nil: none
+	report  *httpReport  // of the last load; nil: it was told already
+	conn    io.ReadWriteCloser
+	reader  *bufio.Reader
+	ask     [][]byte
 }
 
 func newHTTPInstance(s httpServer, p Params) (Instance, error) {
@@ -67,11 +67,11 @@ func (h *httpInstance) Setup(ctx context.Context) error {
 		h.place, want = place, httpBody
 	}
 	var err error
-	if h.size, err = preflight(h.place, max(2, h.httpOptions.load.Pipeline), want); err != nil {
+	if h.size, err = preflight(h.place, max(2, h.load.Pipeline), want); err != nil {
 		return fmt.Errorf("try %s out: %w", h.place.Addr, err)
 	}
-	h.httpOptions.load.Place, h.httpOptions.load.Size = h.place, h.size
-	h.ask = newGenerator(h.httpOptions.load).requests
+	h.load.Place, h.load.Size = h.place, h.size
+	h.ask = newGenerator(h.load).requests
 	return nil
 }
 
@@ -86,14 +86,14 @@ func (h *httpInstance) PrepareBlock(ctx context.Context) error {
 
 // startLoad has the load run for its window. A load that is held goes on.
 func (h *httpInstance) startLoad(ctx context.Context) (err error) {
-	if h.httpOptions.load.Window == 0 {
+	if h.load.Window == 0 {
 		return nil
 	}
 	run := builtinLoad
 	if h.wrk {
 		run = wrkLoad
 	}
-	h.load, h.report, err = run(ctx, h.httpOptions.load)
+	h.loading, h.report, err = run(ctx, h.load)
 	return err
 }
 
@@ -151,9 +151,9 @@ func (h *httpInstance) Conclude(context.Context, int, Outcome) error {
 		errs = append(errs, h.conn.Close())
 		h.conn = nil
 	}
-	if h.load != nil {
-		errs = append(errs, h.load.stop())
-		h.load = nil
+	if h.loading != nil {
+		errs = append(errs, h.loading.stop())
+		h.loading = nil
 	}
 	return errors.Join(errs...)
 }
