@@ -107,7 +107,7 @@ func (c *command) Do(ctx context.Context, _ int) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, fmt.Errorf("wait for %s: %w", c.argv[0], err)
 	}
-	out := Outcome{Units: 1, ExitCode: exitCode(state)}
+	out := Outcome{Units: 1, ExitCode: exitCode(state), Metrics: rusage(state)}
 	if c.group {
 		out.Group = p.Pid
 	}

@@ -8,6 +8,7 @@ func Table() []Workload {
 		containerExec(),
 		containerPause(),
 		kernelPrimitives(),
+		runtimeStart(),
 		httpServe(),
 		{
 			Name:    CommandName,
