@@ -128,7 +128,7 @@ func guardMain(args []string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		close(orphaned)
 	}()
-	group := 0
+	group, running := 0, 0
 	for range copies {
 		cmd := exec.Command(argv[0], argv[1:]...)
 		cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Setpgid: true, Pgid: group}
@@ -140,15 +140,20 @@ func guardMain(args []string) error {
 		if group == 0 {
 			group = cmd.Process.Pid
 		}
+		running++
 		go func() { ended <- cmd.Wait() }()
 	}
 	select {
 	case <-orphaned:
 		err = nil
 	case err = <-ended:
+		running--
 	}
 	if group > 0 {
 		killGroup(group)
+	}
+	for ; running > 0; running-- { // nothing listens any more when the guard is gone
+		<-ended
 	}
 	if err == nil {
 		return os.RemoveAll(dir)
