@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
 	"stagetrace/analysis"
 )
 
-//go:embed page/report.tmpl page/spread.tmpl
+//go:embed page/*.tmpl
 var pageTemplates embed.FS
 
 //go:embed page/report.css
@@ -133,6 +134,37 @@ func hashed(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
+// policy is the content security policy of a page: its own style, and its own
+// script if it has one.
+func policy(script string) string {
+	p := "default-src 'none'; style-src " + hashed(pageStyle)
+	if script != "" {
+		p += "; script-src " + hashed(script)
+	}
+	return p + "; base-uri 'none'; form-action 'none'"
+}
+
+// writePage writes a page by one of the templates, all of it or nothing.
+func writePage(w io.Writer, name string, p any) error {
+	t, err := template.ParseFS(pageTemplates, "page/*.tmpl")
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := t.ExecuteTemplate(&b, name, p); err != nil {
+		return err
+	}
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+func pageWarnings(ws []analysis.Warning) (out []pageWarning) {
+	for _, x := range ws {
+		out = append(out, pageWarning{Clean(x.Text), Clean(x.Hint)})
+	}
+	return out
+}
+
 // writeHTML writes one page that needs nothing else: no network, and a policy
 // that allows its own style and script alone. Without scripts it has all tables.
 func writeHTML(w io.Writer, in *Input) error {
@@ -140,21 +172,13 @@ func writeHTML(w io.Writer, in *Input) error {
 	if r == nil {
 		r = &analysis.Result{}
 	}
-	t, err := template.ParseFS(pageTemplates, "page/*.tmpl")
-	if err == nil {
-		_, err = t.New("compare").Parse(compareTemplate)
-	}
-	if err != nil {
-		return err
-	}
 	drawn, err := drawings(in, r)
 	if err != nil {
 		return err
 	}
 	script := pageScript()
 	p := &page{
-		CSP: "default-src 'none'; style-src " + hashed(pageStyle) + "; script-src " + hashed(script) + "; base-uri 'none'; form-action 'none'",
-		CSS: template.CSS(pageStyle), Script: template.JS(script), Data: drawn, Title: title(r, Clean), Started: Clean(r.Started), Host: hostText(r, Clean), Losses: losses(r),
+		CSP: policy(script), CSS: template.CSS(pageStyle), Script: template.JS(script), Data: drawn, Title: title(r, Clean), Started: Clean(r.Started), Host: hostText(r, Clean), Losses: losses(r),
 	}
 	vs := views(r, true)
 	for i := range vs {
@@ -162,17 +186,10 @@ func writeHTML(w io.Writer, in *Input) error {
 	}
 	p.Spread = endToEndSpread(r)
 	p.Pairs = pagePairs(pairsOf(r), in.Wide)
-	for _, x := range r.Warnings {
-		p.Warnings = append(p.Warnings, pageWarning{Clean(x.Text), Clean(x.Hint)})
-	}
+	p.Warnings = pageWarnings(r.Warnings)
 	p.processes(r)
 	p.facts(r)
-	var b bytes.Buffer
-	if err := t.ExecuteTemplate(&b, "report.tmpl", p); err != nil {
-		return err
-	}
-	_, err = w.Write(b.Bytes())
-	return err
+	return writePage(w, "report.tmpl", p)
 }
 
 func pageOfTarget(r *analysis.Result, vs []targetView, i int) pageTarget {
@@ -211,7 +228,7 @@ func (t *pageTarget) beside(v *targetView, at string) {
 	u := v.Unit
 	for i := range v.OffPath {
 		s := &v.OffPath[i]
-		if offPathNs(s) == 0 && s.CPUNs == 0 && s.AfterEndNs == 0 {
+		if !worthARow(s) {
 			continue
 		}
 		off, field := offPathNs(s), "median"
@@ -278,31 +295,30 @@ func (s *pageStage) bar(row *stageRow, largest int) {
 // in a box of 100 by 20.
 func sparklines(r *analysis.Result, target string) map[string]string {
 	var ops []*analysis.OperationResult
-	highest := map[string]int64{}
 	for i := range r.Operations {
-		op := &r.Operations[i]
-		if op.Target != target || len(ops) == pageBars {
-			continue
-		}
-		ops = append(ops, op)
-		for k := range op.Stages {
-			highest[op.Stages[k].Name] = max(highest[op.Stages[k].Name], op.Stages[k].Ns)
+		if op := &r.Operations[i]; op.Target == target && len(ops) < pageBars {
+			ops = append(ops, op)
 		}
 	}
 	paths := map[string]string{}
 	if len(ops) < 2 {
 		return paths
 	}
-	for name, most := range highest {
-		var b strings.Builder
-		for i, op := range ops {
-			var ns int64
-			for k := range op.Stages {
-				if op.Stages[k].Name == name {
-					ns = op.Stages[k].Ns
-				}
+	times := map[string][]int64{}
+	for i, op := range ops {
+		for k := range op.Stages {
+			name := op.Stages[k].Name
+			if times[name] == nil {
+				times[name] = make([]int64, len(ops))
 			}
-			fmt.Fprintf(&b, "%c%s %s", "ML"[min(i, 1)], coordinate(100*float64(i)/float64(len(ops)-1)), coordinate(19-18*float64(ns)/float64(max(most, 1))))
+			times[name][i] = op.Stages[k].Ns
+		}
+	}
+	for name, ns := range times {
+		var b strings.Builder
+		most := float64(max(slices.Max(ns), 1))
+		for i, v := range ns {
+			fmt.Fprintf(&b, "%c%s %s", "ML"[min(i, 1)], coordinate(100*float64(i)/float64(len(ns)-1)), coordinate(19-18*float64(v)/most))
 		}
 		paths[name] = b.String()
 	}

@@ -1,17 +1,12 @@
 package reports
 
 import (
-	"bytes"
-	_ "embed"
 	"html/template"
 	"io"
 	"math"
 
 	"stagetrace/analysis"
 )
-
-//go:embed page/compare.tmpl
-var compareTemplate string
 
 // comparePage is what the template of a comparison shows.
 type comparePage struct {
@@ -40,21 +35,8 @@ type pagePart struct {
 
 // writeComparisonHTML writes one page that needs nothing else, and no script.
 func writeComparisonHTML(w io.Writer, c *analysis.Comparison, in *Input) error {
-	t, err := template.New("compare").Parse(compareTemplate)
-	if err != nil {
-		return err
-	}
-	p := &comparePage{CSP: "default-src 'none'; style-src " + hashed(pageStyle) + "; base-uri 'none'; form-action 'none'", CSS: template.CSS(pageStyle),
-		Title: "Comparison", Base: sideText(&c.Base), New: sideText(&c.New), PartsNote: sentence(partsNote), Pairs: pagePairs(c.Targets, in.Wide)}
-	for _, x := range c.Warnings {
-		p.Warnings = append(p.Warnings, pageWarning{Clean(x.Text), Clean(x.Hint)})
-	}
-	var b bytes.Buffer
-	if err := t.ExecuteTemplate(&b, "comparison", p); err != nil {
-		return err
-	}
-	_, err = w.Write(b.Bytes())
-	return err
+	return writePage(w, "comparison", &comparePage{CSP: policy(""), CSS: template.CSS(pageStyle), Title: "Comparison", Base: sideText(&c.Base), New: sideText(&c.New),
+		PartsNote: sentence(partsNote), Warnings: pageWarnings(c.Warnings), Pairs: pagePairs(c.Targets, in.Wide)})
 }
 
 func pagePairs(cs []analysis.TargetComparison, all bool) (pairs []pagePair) {

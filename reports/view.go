@@ -383,11 +383,16 @@ func offPathNs(st *analysis.StageSummary) float64 {
 func (v *targetView) offRows(all bool) []analysis.StageSummary {
 	var out []analysis.StageSummary
 	for _, st := range v.OffPath {
-		if all || offPathNs(&st) > 0 || st.CPUNs > 0 || st.AfterEndNs > 0 {
+		if all || worthARow(&st) {
 			out = append(out, st)
 		}
 	}
 	return out
+}
+
+// worthARow tells that work off the path took any time.
+func worthARow(s *analysis.StageSummary) bool {
+	return offPathNs(s) > 0 || s.CPUNs > 0 || s.AfterEndNs > 0
 }
 
 // medianNote explains why times of a table do not add up and shares do.

@@ -28,7 +28,7 @@ function flameGraph(section, graph) {
     c.fillStyle = colors.bg;
     c.fillRect(0, 0, w, height);
     const wanted = search.value.toLowerCase();
-    let found = 0, until = -1;
+    let found = 0;
     for (const row of rows) {
       for (const b of row) {
         const match = wanted && b.name.toLowerCase().includes(wanted);

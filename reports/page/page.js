@@ -1,5 +1,7 @@
 "use strict";
-// The data that the page draws; see pageData in htmldata.go.
+// The data that the page draws; see pageData in htmldata.go. A segment of an
+// operation is so many numbers, and so is a piece off the path.
+const fields = 8, offFields = 5;
 const data = JSON.parse(document.getElementById("data").textContent);
 const text = (n) => data.strings[n] || "";
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -38,7 +40,7 @@ const areas = new Map();
 {
   const sums = new Map();
   for (const o of data.operations) {
-    for (let i = 0; i < o.segments.length; i += 8) {
+    for (let i = 0; i < o.segments.length; i += fields) {
       const area = areaOf(text(o.segments[i + 3]));
       sums.set(area, (sums.get(area) || 0) + o.segments[i]);
     }

@@ -7,7 +7,7 @@ function timeline(section) {
   const spacer = section.querySelector(".spacer");
   const info = section.querySelector(".info");
   const sums = section.querySelector(".sums");
-  const laneHeight = 22, axis = 22, labelWidth = 150, fields = 8, offFields = 5;
+  const laneHeight = 22, axis = 22, labelWidth = 150;
   const headRoom = 8; // pixels between lines from which on they are arrows
   const states = ["running", "runnable", "blocked", "unknown"];
   let op, begins, from, to, chosen = -1;

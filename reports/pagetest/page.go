@@ -209,6 +209,10 @@ func (p *Page) View() View {
 	return v
 }
 
+// redraw has the page draw now, in its new colours and width, and not with the
+// next frame.
+const redraw = "dispatchEvent(new Event('beforeprint'))"
+
 // Pictures writes what the page looks like, light, dark, narrow and printed, if
 // the environment names a folder for that.
 func (p *Page) Pictures(name string) {
@@ -225,7 +229,7 @@ func (p *Page) Pictures(name string) {
 		width        int64
 	}{{"light", "light", 1280}, {"dark", "dark", 1280}, {"narrow", "light", 420}} {
 		var png []byte
-		p.Run(scheme(look.scheme), chromedp.EmulateViewport(look.width, 900), chromedp.Sleep(200*time.Millisecond), chromedp.FullScreenshot(&png, 100))
+		p.Run(scheme(look.scheme), chromedp.EmulateViewport(look.width, 900), chromedp.Evaluate(redraw, nil), chromedp.FullScreenshot(&png, 100))
 		p.save(filepath.Join(dir, name+"-"+look.name+".png"), png)
 	}
 	p.Run(scheme("light"), chromedp.ActionFunc(func(ctx context.Context) error {
