@@ -52,21 +52,12 @@ func (u *uprobeSet) add(given string) error {
 	if err != nil {
 		return err
 	}
-	file, err := symbols.OpenFile(object)
+	found, err := symbols.FindFunctions(object, pattern)
 	if err != nil {
 		return fmt.Errorf("--uprobe %s: %w", given, err)
 	}
-	if file.GoBuildID() != "" {
-		return fmt.Errorf("--uprobe %s: %s is a Go program: Go moves its stacks, and a probe of a function's return would crash it", given, object)
-	}
-	found := file.Functions(symbols.Pattern(pattern))
-	switch {
-	case file.Len() == 0:
-		return fmt.Errorf("--uprobe %s: there is no function %s: %s has no symbols (it was stripped)", given, pattern, object)
-	case len(found) == 0:
-		return fmt.Errorf("--uprobe %s: none of the %d functions of %s is called %s (nm -C lists them; * stands for any text)", given, file.Len(), object, pattern)
-	case len(found) > maxUprobes:
-		return usagef("--uprobe %s: %d functions match, from %s to %s: more than %d", given, len(found), found[0].Name, found[len(found)-1].Name, maxUprobes)
+	if n := len(found); n > maxUprobes {
+		return usagef("--uprobe %s: %d functions match, from %s to %s: more than %d", given, n, found[0].Name, found[n-1].Name, maxUprobes)
 	}
 	for _, f := range found {
 		fmt.Fprintf(&u.text, "  - stage: %s\n    title: %q\n    when:\n      - {user: %q, object: %q, exact: true}\n", u.name(f.Name), f.Name, f.Name, object)

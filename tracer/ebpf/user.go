@@ -50,21 +50,15 @@ func findUser(object, pattern string) ([]userFunction, error) {
 	if object == "" || strings.ContainsAny(object, "*?") {
 		return nil, errors.New("which file it is in must be said in full")
 	}
-	file, err := symbols.OpenFile(object)
+	functions, err := symbols.FindFunctions(object, pattern)
 	if err != nil {
 		return nil, err
 	}
-	if file.GoBuildID() != "" {
-		return nil, fmt.Errorf("%s is a Go program, whose stacks move: their return cannot be probed", object)
+	found := make([]userFunction, len(functions))
+	for i, f := range functions {
+		found[i] = userFunction{object: object, name: f.Name, offset: f.Offset}
 	}
-	var out []userFunction
-	for _, f := range file.Functions(symbols.Pattern(pattern)) {
-		out = append(out, userFunction{object: object, name: f.Name, offset: f.Offset})
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("%s has no such function among its %d symbols", object, file.Len())
-	}
-	return out, nil
+	return found, nil
 }
 
 func wantUsers(p *plan) bool { return len(p.users) > 0 }

@@ -1,6 +1,7 @@
 package symbols
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 )
@@ -9,6 +10,26 @@ import (
 type Function struct {
 	Name   string // demangled
 	Offset uint64
+}
+
+// FindFunctions finds the functions of a file of which begin and return can be
+// probed, by a name or a pattern of names. The error says why there are none.
+func FindFunctions(object, pattern string) ([]Function, error) {
+	f, err := OpenFile(object)
+	if err != nil {
+		return nil, err
+	}
+	if f.GoBuildID() != "" {
+		return nil, fmt.Errorf("%s is a Go program: Go moves its stacks, and a probe of a function's return would crash it", object)
+	}
+	if f.Len() == 0 {
+		return nil, fmt.Errorf("there is no function %s: %s has no symbols (it was stripped)", pattern, object)
+	}
+	found := f.Functions(Pattern(pattern))
+	if len(found) == 0 {
+		return nil, fmt.Errorf("none of the %d functions of %s is called %s (nm -C lists them; * stands for any text)", f.Len(), object, pattern)
+	}
+	return found, nil
 }
 
 // Pattern compiles a name with * for any bytes, ? for one.
