@@ -4,15 +4,11 @@ import (
 	"bytes"
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
-	"time"
 )
 
 //go:embed http_apps
@@ -25,11 +21,8 @@ const httpBody = "Hello, World!"
 // httpServer is a target of http-serve that is started for it.
 type httpServer struct {
 	name, summary string
-	programs      []string // on PATH, the first that is there; none: this program itself
-	files         []string // below the home folder, where nothing is on PATH
-	install       string   // the one command that brings it
-	version       string   // argument that makes it say its version
-	app           string   // file of http_apps that it serves; WORKERS and PORT in it are filled in
+	program              // without names: this program itself
+	app           string // file of http_apps that it serves; WORKERS and PORT in it are filled in
 	args          func(c httpCommandLine) []string
 	copies        bool // several workers are as many processes that share the port
 	linux         bool // exists on Linux only
@@ -49,21 +42,16 @@ func httpServers() []httpServer {
 	return []httpServer{
 		{name: "go", summary: "net/http of Go, in a process of this program", args: own("go"), copies: true},
 		{name: "epoll", summary: "a loop around epoll on one thread, in a process of this program", args: own("epoll"), copies: true, linux: true},
-		{name: "node", summary: "node:http of Node.js; multi: node:cluster", programs: []string{"node", "nodejs"},
-			install: "apt-get install nodejs", version: "--version", app: "node.js", args: app},
-		{name: "bun", summary: "Bun.serve; multi: processes with reusePort", programs: []string{"bun"}, files: []string{".bun/bin/bun"},
-			install: "npm install -g bun", version: "--version", app: "bun.js", args: app, copies: true},
-		{name: "deno", summary: "deno serve; multi: --parallel", programs: []string{"deno"}, files: []string{".deno/bin/deno"},
-			install: "npm install -g deno", version: "--version", app: "deno.js", args: denoArgs},
-		{name: "python", summary: "http.server of CPython, a thread per connection", programs: []string{"python3", "python"},
-			install: "apt-get install python3", version: "--version", app: "python.py", args: app, copies: true},
-		{name: "nginx", summary: "nginx, worker processes", programs: []string{"nginx"}, files: []string{"/usr/sbin/nginx"},
-			install: "apt-get install nginx-light", version: "-v", app: "nginx.conf",
+		{name: "node", summary: "node:http of Node.js; multi: node:cluster", program: nodeProgram, app: "node.js", args: app},
+		{name: "bun", summary: "Bun.serve; multi: processes with reusePort", program: bunProgram, app: "bun.js", args: app, copies: true},
+		{name: "deno", summary: "deno serve; multi: --parallel", program: denoProgram, app: "deno.js", args: denoArgs},
+		{name: "python", summary: "http.server of CPython, a thread per connection", program: pythonProgram, app: "python.py", args: app, copies: true},
+		{name: "nginx", summary: "nginx, worker processes", app: "nginx.conf",
+			program: program{names: []string{"nginx"}, files: []string{"/usr/sbin/nginx"}, install: "apt-get install nginx-light", version: []string{"-v"}},
 			args: func(c httpCommandLine) []string {
 				return []string{"-p", filepath.Dir(c.app), "-e", "stderr", "-c", c.app}
 			}},
-		{name: "elide", summary: "elide, with the program for node", programs: []string{"elide"}, files: []string{"elide/elide"},
-			install: "see https://elide.dev", version: "--version", app: "node.js",
+		{name: "elide", summary: "elide, with the program for node", program: elideProgram, app: "node.js",
 			args: func(c httpCommandLine) []string { return []string{"run", c.app} }},
 	}
 }
@@ -100,43 +88,22 @@ func (s httpServer) find(ctx context.Context) Found {
 	if !httpGuards {
 		return Found{State: OtherSystem, Why: "servers are guarded by process groups, which " + runtime.GOOS + " has not: use --target url"}
 	}
-	path, err := s.path()
-	if err != nil {
-		return Found{State: NotInstalled, Why: err.Error(), Hint: s.install}
+	if s.names == nil {
+		exe, err := os.Executable()
+		if err != nil {
+			return Found{State: NotAllowed, Why: err.Error()}
+		}
+		return Found{OK: true, Where: exe, Version: "part of this program"}
 	}
-	if s.programs == nil {
-		return Found{OK: true, Where: path, Version: "part of this program"}
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, path, s.version).CombinedOutput()
-	if err != nil {
-		return Found{State: NotAllowed, Where: path, Why: fmt.Sprintf("%s %s: %v", path, s.version, err), Hint: s.install}
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	return Found{OK: true, Where: path, Version: line}
+	return s.program.find(ctx)
 }
 
 // path is where the server's program is.
 func (s httpServer) path() (string, error) {
-	if s.programs == nil {
+	if s.names == nil {
 		return os.Executable()
 	}
-	for _, p := range s.programs {
-		if path, err := exec.LookPath(p); err == nil {
-			return path, nil
-		}
-	}
-	home, _ := os.UserHomeDir() // "": then nothing is found there
-	for _, f := range s.files {
-		if !filepath.IsAbs(f) {
-			f = filepath.Join(home, f)
-		}
-		if path, err := exec.LookPath(f); err == nil {
-			return path, nil
-		}
-	}
-	return "", errors.New("no " + strings.Join(s.programs, ", ") + " on PATH")
+	return s.program.path()
 }
 
 // commandLine writes the server's file into dir, and gives what to start.

@@ -39,70 +39,51 @@ func runtimeStart() Workload {
 // language is a target of runtime-start.
 type language struct {
 	name, summary string
-	programs      []string // on PATH, the first that is there
-	install       string   // the one command that brings it
-	version       []string // arguments that make it say its version
-	real          []string // arguments that make it print the path of its own file; nil: what PATH has is it
-	file          string   // name of the program's file
-	hello, exit0  string   // the program
-	run           []string // arguments before the file; after build: none
-	build         []string // of a compiler: arguments that make FILE into OUT
+	program
+	real         []string // arguments that make it print the path of its own file; nil: what PATH has is it
+	file         string   // name of the program's file
+	hello, exit0 string   // the program
+	run          []string // arguments before the file; after build: none
+	build        []string // of a compiler: arguments that make FILE into OUT
 }
 
 func languages() []language {
 	return []language{
-		{name: "node", summary: "Node.js", programs: []string{"node", "nodejs"}, install: "apt-get install nodejs", version: []string{"--version"},
+		{name: "node", summary: "Node.js", program: nodeProgram,
 			real: []string{"-p", "process.execPath"}, file: "main.js", hello: "console.log('hello')\n", exit0: "process.exit(0)\n"},
-		{name: "bun", summary: "Bun", programs: []string{"bun"}, install: "npm install -g bun", version: []string{"--version"},
+		{name: "bun", summary: "Bun", program: bunProgram,
 			real: []string{"-p", "process.execPath"}, file: "main.js", hello: "console.log('hello')\n", exit0: "process.exit(0)\n"},
-		{name: "deno", summary: "Deno", programs: []string{"deno"}, install: "npm install -g deno", version: []string{"--version"},
+		{name: "deno", summary: "Deno", program: denoProgram,
 			real: []string{"eval", "console.log(Deno.execPath())"}, file: "main.js", hello: "console.log('hello')\n", exit0: "Deno.exit(0)\n", run: []string{"run", "--quiet"}},
-		{name: "python", summary: "CPython", programs: []string{"python3", "python"}, install: "apt-get install python3", version: []string{"--version"},
+		{name: "python", summary: "CPython", program: pythonProgram,
 			real: []string{"-c", "import sys; print(sys.executable)"}, file: "main.py", hello: "print('hello')\n", exit0: "raise SystemExit\n"},
-		{name: "pypy", summary: "PyPy", programs: []string{"pypy3", "pypy"}, install: "apt-get install pypy3", version: []string{"--version"},
+		{name: "pypy", summary: "PyPy", program: program{names: []string{"pypy3", "pypy"}, install: "apt-get install pypy3", version: []string{"--version"}},
 			real: []string{"-c", "import sys; print(sys.executable)"}, file: "main.py", hello: "print('hello')\n", exit0: "raise SystemExit\n"},
-		{name: "ruby", summary: "Ruby", programs: []string{"ruby"}, install: "apt-get install ruby", version: []string{"--version"},
+		{name: "ruby", summary: "Ruby", program: program{names: []string{"ruby"}, install: "apt-get install ruby", version: []string{"--version"}},
 			real: []string{"-e", "puts RbConfig.ruby"}, file: "main.rb", hello: "puts 'hello'\n", exit0: "exit 0\n"},
-		{name: "java", summary: "Java, a source file", programs: []string{"java"}, install: "apt-get install default-jdk-headless", version: []string{"-version"},
+		{name: "java", summary: "Java, a source file", program: program{names: []string{"java"}, install: "apt-get install default-jdk-headless", version: []string{"-version"}},
 			file: "Main.java", hello: "class Main { public static void main(String[] a) { System.out.println(\"hello\"); } }\n", exit0: "class Main { public static void main(String[] a) {} }\n"},
-		{name: "elide", summary: "elide, JavaScript", programs: []string{"elide"}, install: "see https://elide.dev", version: []string{"--version"},
+		{name: "elide", summary: "elide, JavaScript", program: elideProgram,
 			file: "main.js", hello: "console.log('hello')\n", exit0: "\n", run: []string{"run"}},
-		{name: "go", summary: "a static Go program", programs: []string{"go"}, install: "see https://go.dev/dl", version: []string{"version"},
+		{name: "go", summary: "a static Go program", program: program{names: []string{"go"}, install: "see https://go.dev/dl", version: []string{"version"}},
 			file: "main.go", hello: "package main\n\nimport \"os\"\n\nfunc main() { os.Stdout.WriteString(\"hello\\n\") }\n", exit0: "package main\n\nfunc main() {}\n", build: []string{"build", "-o", "OUT", "FILE"}},
-		{name: "c", summary: "a static C program", programs: []string{"cc", "gcc", "clang"}, install: "apt-get install gcc libc6-dev", version: []string{"--version"},
+		{name: "c", summary: "a static C program", program: program{names: []string{"cc", "gcc", "clang"}, install: "apt-get install gcc libc6-dev", version: []string{"--version"}},
 			file: "main.c", hello: "#include <stdio.h>\n\nint main(void) { puts(\"hello\"); return 0; }\n", exit0: "int main(void) { return 0; }\n", build: []string{"-O1", "-static", "-o", "OUT", "FILE"}},
 	}
 }
 
-const runtimePatience = 30 * time.Second // to say a version, or to compile
+const compilePatience = time.Minute
 
 // find looks a runtime up, and whether what PATH has is a shim.
 func (l language) find(ctx context.Context) Found {
-	path, err := l.path()
-	if err != nil {
-		return Found{State: NotInstalled, Why: err.Error(), Hint: l.install}
+	f := l.program.find(ctx)
+	if !f.OK {
+		return f
 	}
-	ctx, cancel := context.WithTimeout(ctx, runtimePatience)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, path, l.version...).CombinedOutput()
-	if err != nil {
-		return Found{State: NotAllowed, Where: path, Why: fmt.Sprintf("%s %s: %v", path, strings.Join(l.version, " "), err), Hint: l.install}
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	f := Found{OK: true, Where: path, Version: line}
-	if own, err := l.own(ctx, path); err == nil && own != path {
+	if own, err := l.own(ctx, f.Where); err == nil && own != f.Where {
 		f.Note = own + " is the program itself, which -p via=direct starts; -p via=path,direct shows what the way there costs"
 	}
 	return f
-}
-
-func (l language) path() (string, error) {
-	for _, p := range l.programs {
-		if path, err := exec.LookPath(p); err == nil {
-			return filepath.Abs(path)
-		}
-	}
-	return "", errors.New("no " + strings.Join(l.programs, ", ") + " on PATH")
 }
 
 // own is the runtime's own file, as it says itself: what PATH has may be the shim
@@ -111,12 +92,15 @@ func (l language) own(ctx context.Context, path string) (string, error) {
 	if l.real == nil {
 		return path, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, runtimePatience)
+	ctx, cancel := context.WithTimeout(ctx, versionPatience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, l.real...).Output()
 	own := strings.TrimSpace(string(out))
-	if err != nil || !filepath.IsAbs(own) {
-		return "", fmt.Errorf("%s does not say where its own file is: %q, %w", path, own, errors.Join(err))
+	if err == nil && !filepath.IsAbs(own) {
+		err = fmt.Errorf("it says %q", own)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s does not say where its own file is: %w", path, err)
 	}
 	return own, nil
 }
@@ -170,7 +154,7 @@ func (r *runtimeInstance) compile(ctx context.Context, compiler, file string) er
 	for i, a := range r.language.build {
 		args[i] = strings.NewReplacer("OUT", out, "FILE", file).Replace(a)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*runtimePatience)
+	ctx, cancel := context.WithTimeout(ctx, compilePatience)
 	defer cancel()
 	c := exec.CommandContext(ctx, compiler, args...)
 	c.Dir = r.folder

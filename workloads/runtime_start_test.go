@@ -110,7 +110,7 @@ func TestLanguageSaysSomethingElse(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	r := &runtimeInstance{language: language{name: "sh", programs: []string{sh}, file: "main.sh", hello: "echo goodbye\n"}, script: "hello", via: "path"}
+	r := &runtimeInstance{language: language{name: "sh", program: program{names: []string{sh}}, file: "main.sh", hello: "echo goodbye\n"}, script: "hello", via: "path"}
 	defer r.Cleanup(t.Context())
 	if err := r.Setup(t.Context()); err != nil {
 		t.Fatal(err)
