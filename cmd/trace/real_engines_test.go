@@ -22,21 +22,28 @@ import (
 // the test. Podman gets folders of the test's own.
 func requireTargets(t *testing.T, names ...string) {
 	t.Helper()
-	w, _ := workloads.Lookup("container-start")
 	for _, n := range names {
 		if n == "podman" {
 			podmanOfItsOwn(t)
 		}
-		target, ok := w.LookupTarget(n)
-		if !ok {
-			t.Fatalf("no target %s", n)
-		}
-		var err error
-		if f := target.Find(t.Context()); !f.OK {
-			err = missingTarget(target, f)
-		}
-		tracetest.Require(t, n, err)
+		requireTarget(t, "container-start", n, n)
 	}
+}
+
+// requireTarget asks that a target can run here, which a feature stands for, or
+// skips the test.
+func requireTarget(t *testing.T, workload, name, feature string) {
+	t.Helper()
+	w, _ := workloads.Lookup(workload)
+	target, ok := w.LookupTarget(name)
+	if !ok {
+		t.Fatalf("%s has no target %s", workload, name)
+	}
+	var err error
+	if f := target.Find(t.Context()); !f.OK {
+		err = missingTarget(target, f)
+	}
+	tracetest.Require(t, feature, err)
 }
 
 // podmanOfItsOwn has podman keep everything in folders of the test. Podman

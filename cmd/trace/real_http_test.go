@@ -14,23 +14,7 @@ import (
 
 	"stagetrace/analysis"
 	"stagetrace/tracer/tracetest"
-	"stagetrace/workloads"
 )
-
-// requireServer asks for a target of http-serve, or skips the test.
-func requireServer(t *testing.T, name string) {
-	t.Helper()
-	w, _ := workloads.Lookup("http-serve")
-	target, ok := w.LookupTarget(name)
-	if !ok {
-		t.Fatalf("no target %s", name)
-	}
-	var err error
-	if f := target.Find(t.Context()); !f.OK {
-		err = missingTarget(target, f)
-	}
-	tracetest.Require(t, name, err)
-}
 
 // metricValues are a target's values of a metric, of operations with and
 // without recording.
@@ -50,7 +34,7 @@ func TestRealHTTP(t *testing.T) {
 	requireRecording(t)
 	for target, most := range map[string]float64{"go": 0.05, "epoll": 0.05, "python": 0.05, "nginx": 0.05, "node": 0.10, "bun": 0.10, "deno": 0.10} {
 		t.Run(target, func(t *testing.T) {
-			requireServer(t, target)
+			requireTarget(t, "http-serve", target, target)
 			r, res := measured(t, "--workload", "http-serve", "--target", target, "-p", "window=200ms", "--warmup", "1", "--runs", "6", "--untraced", "4")
 			checkSums(t, res)
 			ops := ofTarget(res)
@@ -83,7 +67,7 @@ func TestRealHTTP(t *testing.T) {
 // nor a worker nor a file stays.
 func TestRealHTTPLeftovers(t *testing.T) {
 	requireRecording(t)
-	requireServer(t, "node")
+	requireTarget(t, "http-serve", "node", "node")
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 		t.Run(sig.String(), func(t *testing.T) {
 			tmp := t.TempDir()
@@ -106,7 +90,7 @@ func TestRealHTTPLeftovers(t *testing.T) {
 				if len(left) == 0 || time.Now().After(deadline) {
 					break
 				}
-				<-time.After(20 * time.Millisecond)
+				runtime.Gosched()
 			}
 			if len(left) > 0 {
 				t.Errorf("left behind: %q", left)
@@ -121,7 +105,7 @@ func TestRealHTTPLeftovers(t *testing.T) {
 // what is asked for here is what holds on a busy machine too.
 func TestRealHTTPThroughput(t *testing.T) {
 	requireRecording(t)
-	requireServer(t, "python")
+	requireTarget(t, "http-serve", "python", "python")
 	_, err := exec.LookPath("wrk")
 	tracetest.Require(t, "wrk", err)
 	_, res := measured(t, "--workload", "http-serve", "--target", "epoll,python", "-p", "window=500ms", "-p", "mode=single,multi", "-p", "generator=builtin,wrk",

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"stagetrace/analysis"
+	"stagetrace/analysis/stats"
 	"stagetrace/tracer/tracetest"
-	"stagetrace/workloads"
 )
 
 // runtimeTargets are the targets of runtime-start with the feature that CI
@@ -29,16 +29,9 @@ var runtimeTargets = []struct {
 // a name, and its own stages are found.
 func TestRealRuntimes(t *testing.T) {
 	requireRecording(t)
-	w, _ := workloads.Lookup("runtime-start")
 	for _, c := range runtimeTargets {
 		t.Run(c.name, func(t *testing.T) {
-			target, ok := w.LookupTarget(c.name)
-			if !ok {
-				t.Fatalf("no target %s", c.name)
-			}
-			if f := target.Find(t.Context()); !f.OK {
-				tracetest.Require(t, c.feature, missingTarget(target, f))
-			}
+			requireTarget(t, "runtime-start", c.name, c.feature)
 			r, res := measured(t, "--workload", "runtime-start", "--target", c.name, "--warmup", "1", "--runs", "4", "--untraced", "2")
 			checkSums(t, res)
 			ops := ofTarget(res)
@@ -101,15 +94,13 @@ func TestRealRuntimeAgainstHyperfine(t *testing.T) {
 		what         string
 		ours, theirs []float64
 	}{{"start", ours, theirs}, {"CPU", ourCPU, theirCPU}} {
-		a, b := middleOf(c.ours), middleOf(c.theirs)
+		a, b := stats.Median(c.ours), stats.Median(c.theirs)
 		t.Logf("%s: %.1f ms, hyperfine %.1f ms: %.3fx", c.what, 1e3*a, 1e3*b, a/b)
 		if a < b/1.5 || a > b*1.5 { // the machine may be busy for a while
 			t.Errorf("%s: %v s, hyperfine has %v s", c.what, a, b)
 		}
 	}
 }
-
-func middleOf(v []float64) float64 { return slices.Sorted(slices.Values(v))[len(v)/2] }
 
 // metricMedian is the median of a metric of the only target.
 func metricMedian(res *analysis.Result, name string) float64 {
